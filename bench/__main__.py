@@ -20,6 +20,7 @@ from bench.tables import known, write_tables
 FAMILIES = {
     "foundation": "commits, writers side by side, branches",
     "compiler": "query text to plan",
+    "commands": "whole processes of short commands",
     "query": "ten traversals, beside kuzu and ladybug",
     "points": "one hop and one key",
     "topology": "cold, mapped and patched adjacency",

@@ -51,7 +51,8 @@ def run(scale: str) -> None:
         aged = grown(Path(folder, "aged"), rows, commits)
         fresh = copied(Path(folder, "fresh"), aged)
         figures = [
-            replace(figure, target="stated")  # a store without upkeep has no target
+            # A store without upkeep has a target for what is in memory only.
+            replace(figure, target="<= 3" if "warm" in figure.name else "stated")
             for figure in compared(aged, fresh, f"{commits:,} commits")
         ]
         optimizing = milliseconds(lambda: opened(aged).optimize())
@@ -120,6 +121,10 @@ def compared(aged: str, fresh: str, how: str) -> list[Figure]:
     for words, action in (("open and snapshot", snapshot), ("one-row commit", commit)):
         figures.append(in_turns(f"{words}, {how}", action, (aged, fresh), "<= 2"))
     warm = {uri: opened(uri) for uri in (aged, fresh)}
+    for graph in warm.values():
+        for name in ("d00008", "d00009"):
+            graph.query(TEXT, "hop", {"name": name})
+        graph.engine.queries.settle()
 
     def hop(uri: str) -> object:
         return warm[uri].query(TEXT, "hop", {"name": "d00007"}).to_pylist()

@@ -57,7 +57,7 @@ def commits(root: Path, count: int) -> tuple[list[Figure], list[str]]:
             p50(ours[early]),
             p50(least[early]),
             "ms",
-            "<= 2",
+            "<= 1.5",
             against=_FLOOR,
         ),
         Figure(
@@ -65,7 +65,7 @@ def commits(root: Path, count: int) -> tuple[list[Figure], list[str]]:
             p50(ours[late]),
             p50(least[late]),
             "ms",
-            "<= 2",
+            "<= 1.5",
             against=_FLOOR,
         ),
         *manifest_share(root, count),

@@ -43,6 +43,8 @@ class Figure:
     better: str = "lower"
     against: str = field(kw_only=True)
     """What the reference is. A name that begins with `our own` or `a bound` is no other engine."""
+    engines: dict[str, float] = field(default_factory=dict, kw_only=True)
+    """The figure of every other engine by its name, where the reference is the best of several."""
 
     def __post_init__(self) -> None:
         if not self.against and not math.isnan(self.reference):

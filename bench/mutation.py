@@ -92,8 +92,8 @@ def commits(graph: Graph, people: int) -> list[Figure]:
     named = {
         "insert": ("one insert, unkeyed", "<= 1.5"),
         "upsert": (f"replace one keyed node of {people:,}", "<= 3"),
-        "update": (f"update one keyed node of {people:,}", "<= 3"),
-        "delete": (f"delete one of {people:,} with its edges", "<= 3"),
+        "update": (f"update one keyed node of {people:,}", "<= 1.4"),
+        "delete": (f"delete one of {people:,} with its edges", "<= 1.6"),
     }
     return [
         Figure(
@@ -122,7 +122,7 @@ def edges(young: Graph, old: Graph, small: int, large: int) -> list[Figure]:
             p50(whole[1][5:]),
             p50(whole[0][5:]),
             "ms",
-            "<= 1.3",
+            "<= 1.1",
             against=f"our own, {small:,} nodes",
         )
     ]

@@ -2,7 +2,8 @@
 
 Figures of which less is better and figures of which more is better have an axis each, and each axis
 says which side is better. A row names its reference. The colour of a bar says whether we are better
-or worse than the reference, or missed our target; a tick is the target.
+or worse than the reference, or missed our target; a tick is the target. Where the reference is the
+best of several engines, a ring with a name stands where each of the others would end.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _WORDS = {
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#1f2937}.h{font-weight:600;font-size:14px}"
     ".dim{fill:#6b7280;font-size:11px}.axis{stroke:#d1d5db}.one{stroke:#6b7280}"
-    ".target{stroke:#1f2937;stroke-width:2}.side{font-size:11px;font-weight:600}"
+    ".target{stroke:#1f2937;stroke-width:2}.peer{fill:none;stroke:#6b7280;stroke-width:1.5}.side{font-size:11px;font-weight:600}"
     + "".join(f".{name}{{fill:{colour}}}" for name, colour in _COLOURS.items())
     + "@media(prefers-color-scheme:dark){text{fill:#e5e7eb}.dim{fill:#9ca3af}"
     ".axis{stroke:#4b5563}.one{stroke:#9ca3af}.target{stroke:#e5e7eb}}"
@@ -104,6 +105,7 @@ class _Panel:
         """The exponents of the ends of the axis; 1, whose exponent is 0, is always inside."""
         shown = [f["ratio"] for f in self.figures]
         shown += [target for f in self.figures if (target := _target(f)) is not None]
+        shown += [ratio for f in self.figures for _, ratio in _others(f)]
         exponents = [math.log10(ratio) for ratio in shown]
         low, high = min(0.0, *exponents), max(0.0, *exponents)
         room = max(_LEAST_SIDE * (high - low), 0.05)
@@ -150,7 +152,13 @@ class _Panel:
         if target is not None:
             x = self._x(target)
             yield f'<line class="target" x1="{x}" x2="{x}" y1="{y + 3}" y2="{y + 22}"/>'
-        beyond = max(one, end, 0.0 if target is None else self._x(target)) + 6
+        others = _others(figure)
+        for engine, ratio in others:
+            x = self._x(ratio)
+            yield f'<circle class="peer" cx="{x}" cy="{y + 12}" r="4"/>'
+            yield f'<text class="dim" x="{x}" y="{y + 29}" text-anchor="middle">{engine}</text>'
+        marks = [self._x(ratio) for _, ratio in others]
+        beyond = max(one, end, 0.0 if target is None else self._x(target), *marks) + 8
         missed = " missed" if kind == "missed" else ""
         number = f"{figure['ratio']:.3g}{missed}"
         yield f'<text class="dim" x="{beyond:.1f}" y="{y + 17}">{number}</text>'
@@ -159,6 +167,14 @@ class _Panel:
         low, high = self.ends
         share = (math.log10(ratio) - low) / (high - low)
         return round(_LEFT + (_RIGHT - _LEFT) * share, 1)
+
+
+def _others(figure: Json) -> list[tuple[str, float]]:
+    """The engines that are not the reference, and their figures divided by the reference."""
+    engines = {
+        name: value / figure["reference"] for name, value in figure.get("engines", {}).items()
+    }
+    return [(name, ratio) for name, ratio in engines.items() if ratio != 1]
 
 
 def _target(figure: Json) -> float | None:

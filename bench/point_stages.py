@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pyarrow as pa
-
 import omnigraph
 from bench.query import QUERIES
 from omnigraph.execute import query_runner
 from omnigraph.execute.query_types import QueryResult
 from omnigraph.execute.views.frame import ONE_ROW
 from omnigraph.ir import reads
-from omnigraph.plan.physical import with_input
+from omnigraph.plan.physical import Point, with_input
 from omnigraph.values.query_request import QueryBounds, QueryText
 
 RUNS = 4_000
@@ -28,9 +26,7 @@ def stages(graph: omnigraph.Graph, params: dict[str, Any]) -> dict[str, float]:
     head = runner._at(graph.snapshot())
     compiled = query_runner.compile_read(graph.snapshot(), QueryText(TEXT, None, params))
     plan: Any = runner._planned(compiled, head.statistics)
-    operators = [
-        (name, head.executor.bind(with_input(op, reads.Rows()))) for name, op in below(plan)
-    ]
+    operators = [(name, head.executor.bind(op)) for name, op in below(plan)]
     (column,) = plan.columns
     times: dict[str, list[int]] = {}
     clock = time.perf_counter_ns
@@ -43,19 +39,18 @@ def stages(graph: omnigraph.Graph, params: dict[str, Any]) -> dict[str, float]:
         began = clock()
         snapshot = graph.snapshot()
         began = note("the head and its snapshot", began)
-        found = query_runner.compile_read(snapshot, QueryText(TEXT, None, params))
-        bound = runner._at(snapshot).bound.get(id(found))
-        began = note("compiled text, bound plan", began)
-        assert bound is not None
-        run = runner._run(found.bind(params), QueryBounds())
+        found = runner._bound(runner._at(snapshot), snapshot, QueryText(TEXT, None, params))
+        began = note("text, bound plan", began)
+        run = runner._run(found.compiled.bind(params), QueryBounds())
         began, frame = note("parameters, limits", began), ONE_ROW
         for name, operate in operators:
             frame = operate(run, frame)
             began = note(name, began)
-        array = run.evaluator.array(column.value, frame)
+        rows = query_runner._plain_rows([column.value], [column.name], frame)
         began = note("names", began)
-        rows = pa.RecordBatch.from_arrays([array], [column.name])
-        result = QueryResult(found.name, snapshot.graph_branch, snapshot.graph_commit_id, rows)
+        assert rows is not None
+        names = found.compiled.name, snapshot.graph_branch, snapshot.graph_commit_id
+        result = QueryResult(*names, rows)
         began = note("result", began)
         result.to_pylist()
         note("to Python rows", began)
@@ -66,10 +61,10 @@ def stages(graph: omnigraph.Graph, params: dict[str, Any]) -> dict[str, float]:
 
 
 def below(plan: Any) -> list[tuple[str, Any]]:
-    """The operators under the projection, the first one first."""
+    """The operators under the projection, the first one first: the walk from the key is one."""
     found = []
     op = plan.input
-    while not isinstance(op, reads.Rows):
-        found.append((type(op).__name__, op))
+    while not isinstance(op, Point):
+        found.append((type(op).__name__, with_input(op, reads.Rows())))
         op = op.input
-    return found[::-1]
+    return [("the walk: lookup, hop", op), *found[::-1]]

@@ -55,7 +55,7 @@ def tiny_hop() -> tuple[Figure, dict[str, float]]:
         ours,
         peer["milliseconds"],
         "ms",
-        "<= 0.3 ms",
+        "<= 1",
         against="ladybug, a prepared statement",
     ), steps
 

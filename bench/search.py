@@ -18,7 +18,7 @@ from lance.query import MatchQuery
 from bench.harness import Figure, milliseconds, p50, report
 from bench.peers import peer_python
 from omnigraph.lance_store.objects.storage_location import parse_location
-from omnigraph.lance_store.search.indexes import find_index
+from omnigraph.lance_store.reads.indexes import find_index
 from omnigraph.lance_store.search.text_search import bm25, text_matches
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.overview import SECTIONS, draw_overview, rows
 from bench.plot import draw, outcome
 
 RESULTS = Path(__file__).parent / "results"
 _TABLE = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 _LIST = re.compile(r"(<!-- list:(\w+) -->\n).*?(<!-- /list -->)", re.DOTALL)
+OVERVIEW = "overview"
 _OURSELVES = ("our own", "a bound", "the local engine")
 """How the name of a reference begins that is not another engine."""
 
@@ -25,6 +27,16 @@ def write_tables(page: Path) -> None:
     plots.mkdir(exist_ok=True)
     for _, family, _ in _TABLE.findall(text):
         (plots / f"{family}.svg").write_text(draw(known(family)), encoding="utf-8")
+    (plots / f"{OVERVIEW}.svg").write_text(overview(), encoding="utf-8")
+
+
+def overview() -> str:
+    """The picture of the README."""
+    sections = {
+        heading: [row for name in names for row in rows(known(name)["figures"], _is_ours)]
+        for heading, names in SECTIONS.items()
+    }
+    return draw_overview(sections)
 
 
 def with_tables(text: str) -> str:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         EngineCannot,
         ExpectationFailed,
         ExpectedVersionMismatch,
+        ExternalBlobDenied,
+        ExternalBlobUnavailable,
         FeedGap,
         FormatTooNew,
         FormatUnknown,
@@ -105,6 +107,7 @@ if TYPE_CHECKING:
         Schema,
         Tags,
     )
+    from omnigraph.graph.external_blob import ExternalBlob
     from omnigraph.graph.handle import Graph
     from omnigraph.graph.open import init
     from omnigraph.graph.open import restore_graph as restore
@@ -166,6 +169,7 @@ if TYPE_CHECKING:
     from omnigraph.settings.models import (
         ClientSettings,
         EmbeddingSettings,
+        ExternalBlobSettings,
         HistorySettings,
         LoadSettings,
         MaintenanceSettings,
@@ -226,6 +230,7 @@ _CLASSES = {
         "Schema",
         "Tags",
     ),
+    "omnigraph.graph.external_blob": ("ExternalBlob",),
     "omnigraph.graph.handle": ("Graph",),
     "omnigraph.lance_store.reads.blob_reads": ("StoredBlob",),
     "omnigraph.lance_store.store": ("DatasetVersion",),
@@ -307,6 +312,7 @@ _CLASSES = {
     "omnigraph.settings.models": (
         "ClientSettings",
         "EmbeddingSettings",
+        "ExternalBlobSettings",
         "HistorySettings",
         "LoadSettings",
         "MaintenanceSettings",
@@ -373,6 +379,10 @@ __all__ = [
     "ExpectedVersionMismatch",
     "ExportReceipt",
     "ExportedType",
+    "ExternalBlob",
+    "ExternalBlobDenied",
+    "ExternalBlobSettings",
+    "ExternalBlobUnavailable",
     "FeedBlock",
     "FeedGap",
     "FeedPage",

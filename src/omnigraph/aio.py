@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, cast
@@ -37,7 +37,7 @@ from omnigraph.remote.served_operations import (
     not_served,
     only_reads,
 )
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import Settings, external_bases
 from omnigraph.stored_queries.registry import QueryPlace
 from omnigraph.values.identifiers import MAIN
 
@@ -140,7 +140,9 @@ class _ServerBackend:
         self._read_only = read_only
 
         def open_it() -> Graph:
-            return RemoteGraph(Client(address, token, settings.client), read_only=read_only)
+            client = Client(address, token, settings.client)
+            external = external_bases(settings.external_blobs)
+            return RemoteGraph(client, read_only=read_only, external=external)
 
         self._threads = _Threads(open_it, THREADS)
 
@@ -239,9 +241,12 @@ class AsyncQueries:
 
 @dataclass(frozen=True, slots=True)
 class AsyncBlob:
-    """A stored blob of one commit. Its bytes are read only by `read`."""
+    """A blob of one commit. Its bytes are read only by `read`."""
 
-    size: int
+    size: int | None
+    """None for an external blob."""
+    uri: str | None
+    """The address of an external blob; None for a blob in the graph."""
     _read: Callable[[int, int | None], Awaitable[bytes]] = field(repr=False, compare=False)
 
     async def read(self, offset: int = 0, length: int | None = None) -> bytes:
@@ -315,7 +320,10 @@ class AsyncGraph:
         *,
         at: CommitName | None = None,
     ) -> AsyncBlob:
-        """A stored blob: `size`, and `await blob.read(offset, length)` of any range."""
+        """A blob: `size`, and `await blob.read(offset, length)` of any range.
+
+        The `size` of an external blob is None, because its target is looked at by `read` only.
+        """
         backend = self._backend
         found = await backend.blocking(
             lambda graph: graph.blob(kind, type, id, property, branch, at=at)
@@ -324,7 +332,8 @@ class AsyncGraph:
         async def read(offset: int, length: int | None) -> bytes:
             return await backend.blocking(lambda _: found.read(offset, length))
 
-        return AsyncBlob(found.size, read)
+        size = found.size if found.uri is None else None
+        return AsyncBlob(size, found.uri, read)
 
     async def batches(
         self,
@@ -361,6 +370,7 @@ async def open(
     threads: int = THREADS,
     queries: QueryPlace | None = None,
     policy: PolicySource | None = None,
+    external_blobs: Sequence[str] = (),
 ) -> AsyncGraph:
     """Open an existing graph for asyncio; the parameters are those of `omnigraph.open`.
 
@@ -382,13 +392,16 @@ async def open(
             token=token,
             queries=queries,
             policy=policy,
+            external_blobs=external_blobs,
         )
         return AsyncGraph(_StoreBackend(opened, threads))
     if queries is not None:
         raise InvalidArgument(f"{uri} is a server, which has its own stored queries")
     if policy is not None:
         raise InvalidArgument(f"{uri} is a server, which has its own policy")
-    address, chosen = parse_address(str(uri)), settings or Settings()
+    address = parse_address(str(uri))
+    chosen = (settings or Settings()).allowing(external_blobs)
+    external_bases(chosen.external_blobs)  # refuses wrong ones now
     graph = AsyncGraph(_ServerBackend(address, token, chosen, read_only=read_only))
     try:
         await graph.commits.list(limit=1)

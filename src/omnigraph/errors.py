@@ -2,7 +2,8 @@
 
 OmnigraphError
 ├── InvalidArgument            a value given by the caller cannot be used
-│   └── InvalidName            a branch, tag or type name breaks the naming rule
+│   ├── InvalidName            a branch, tag or type name breaks the naming rule
+│   └── ExternalBlobDenied     the address of a blob is not one that the graph allows
 ├── LanguageError              schema or query text is wrong; carries diagnostics
 │   ├── ParseError
 │   └── TypeCheckError
@@ -32,6 +33,7 @@ OmnigraphError
 │   ├── StorageFull
 │   ├── StorageUnsafe          the store does not honour put-if-absent
 │   └── GraphMoved             branches name files at the address the graph had before
+├── ExternalBlobUnavailable    an external blob cannot be read from here
 ├── EmbeddingFailed            a text could not be turned into a vector
 │   ├── EmbeddingUnavailable     the provider cannot be reached now (retryable)
 │   ├── EmbeddingRefused         the provider refused, or its answer cannot be used
@@ -154,6 +156,14 @@ class InvalidName(InvalidArgument):
     code = "invalid_name"
 
     name: str | None = None
+
+
+class ExternalBlobDenied(InvalidArgument):
+    """A blob value is the URI of an external blob that the graph does not allow."""
+
+    code = "external_blob_denied"
+
+    reason: str | None = None
 
 
 class LanguageError(OmnigraphError):
@@ -468,6 +478,18 @@ class GraphMoved(StorageFailure):
 
     uri: str
     moved_from: str
+
+
+class ExternalBlobUnavailable(OmnigraphError):
+    """An external blob cannot be read from here: it is not allowed, not there, or not readable.
+
+    `uri` is empty if the caller may not know it.
+    """
+
+    code = "external_blob_unavailable"
+
+    uri: str
+    reason: str
 
 
 class EmbeddingFailed(OmnigraphError):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import InvalidArgument, PolicyDenied
 from omnigraph.graph.handle import Graph
 from omnigraph.remote.address import is_remote, parse_address
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import Settings, external_bases
 
 if TYPE_CHECKING:
     from omnigraph.policy.policy import PolicySource
@@ -24,6 +25,7 @@ def open_graph(
     token: str | None = None,
     queries: QueryPlace | None = None,
     policy: PolicySource | None = None,
+    external_blobs: Sequence[str] = (),
 ) -> Graph:
     """Open an existing graph: a directory, `s3://bucket/prefix` or `http://host/graphs/id`.
 
@@ -32,18 +34,21 @@ def open_graph(
     server knows the actor by it, so `actor` is for stores only. `queries` are stored queries for
     `graph.queries`: a directory of `.gq` files, or one of them. A server has its own. With a
     `policy`, a file of rules or a `Policy`, the handle does and sees only what the rules allow the
-    actor. Code that can read the files of the store is not bound by it.
+    actor. Code that can read the files of the store is not bound by it. `external_blobs` are
+    addresses, such as `s3://bucket/pictures`, below which blobs may lie outside of the graph. They
+    hold beside those of the settings. Writes to a server are bound by the bases of the server.
 
     Example:
         >>> graph = omnigraph.open("people.omni", actor="ada")
         >>> graph = omnigraph.open("https://graphs.example.com/graphs/people", token=token)
     """
+    settings = (settings or Settings()).allowing(external_blobs)
     if is_remote(uri):
         if queries is not None:
             raise InvalidArgument(f"{uri} is a server, which has its own stored queries")
         if policy is not None:
             raise InvalidArgument(f"{uri} is a server, which has its own policy")
-        return _open_remote(str(uri), read_only, settings or Settings(), token)
+        return _open_remote(str(uri), read_only, settings, token)
     if token is not None:
         raise InvalidArgument("a token is for a server, and this is a store: leave it out")
     from omnigraph.graph.open import open_graph as open_store
@@ -58,7 +63,9 @@ def _open_remote(url: str, read_only: bool, settings: Settings, token: str | Non
     from omnigraph.remote.handle import RemoteGraph
 
     client = Client(parse_address(url), token, settings.client)
-    graph = RemoteGraph(client, read_only=read_only)
+    graph = RemoteGraph(
+        client, read_only=read_only, external=external_bases(settings.external_blobs)
+    )
     try:
         graph.commits.list(limit=1)  # says now if the server, the token or the graph is wrong
     except PolicyDenied:

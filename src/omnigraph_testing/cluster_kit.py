@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 from omnigraph.cluster import commands
 from omnigraph.cluster.commands import ClusterReport
 from omnigraph.cluster.session import ApplyTerms, ClusterCall
+from omnigraph.graph.export_streams import ndjson_stream
+from omnigraph.graph.open import open_graph
 from omnigraph.values.clock import SystemClock
+from omnigraph.values.processes import this_process
 from omnigraph_testing.crash import Report
 
 PEOPLE = "node Person {\n  name: String @key\n  age: I64?\n}\n"
@@ -76,3 +80,17 @@ def apply_in_child(report: Report, directory: str) -> None:
     """A workload for `omnigraph_testing.crash`: one apply, which a failpoint may kill."""
     done = apply(directory)
     report({"ok": done.ok, "codes": codes(done), "converged": done.body.get("converged")})
+
+
+def tell_process(report: Report) -> None:
+    """A workload that tells its identity and ends."""
+    report({"process": this_process()})
+
+
+def export_for_ever(report: Report, uri: str) -> None:
+    """A workload: an export whose reader never takes its second chunk."""
+    with open_graph(uri, read_only=True) as graph:
+        lines = ndjson_stream(graph.engine, graph.snapshot(), is_head=True)
+        next(lines)
+        report("exporting")
+        threading.Event().wait()

@@ -46,6 +46,8 @@ LINES = """
 {"edge": "Knows", "from": "Ada", "to": "Bob", "data": {"id": "k1", "since": "2020-05-01"}}
 {"edge": "WorksAt", "from": "Ada", "to": "Engines", "data": {"id": "w1"}}
 """.strip()
+EXTERNAL = "https://pictures.example.com/people"
+"""A base of external blobs that the graphs of the suite allow."""
 NAMES = "match { $p: Person } return { $p.name as name } order { $p.name asc }"
 QUERIES = """
 query by_name($name: String) {
@@ -253,6 +255,34 @@ def blobs(graph: Graph, branch: str, _: Path) -> Any:
         raised(lambda: graph.blob("node", "Person", "Ada", "photo", branch)),
         raised(lambda: graph.blob("node", "Person", "Ada", "age", branch)),
         raised(lambda: graph.blob("edge", "Person", "Ada", "photo", branch)),
+    ]
+
+
+@case
+def external_blobs(graph: Graph, branch: str, folder: Path) -> Any:
+    """Both graphs allow this base. Here neither of them may follow it."""
+    uri, outside = f"{EXTERNAL}/dora.jpg", f"{EXTERNAL}-evil/dora.jpg"
+    put = 'query put($p: Blob) { insert Person { name: "Dora", photo: $p } }'
+    denied = [
+        raised(lambda: graph.mutate(put, params={"p": outside}, branch=branch)),
+        raised(lambda: graph.load([{"name": "Dora", "photo": outside}], type="Person")),
+        raised(lambda: graph.apply({"Person": {"insert": [{"name": "Dora", "photo": outside}]}})),
+    ]
+    graph.mutate(put, params={"p": uri}, branch=branch)
+    rows = [{"name": "Eve", "photo": f"{EXTERNAL}/eve.jpg"}]
+    graph.load(rows, branch=branch, type="Person")
+    graph.apply({"Person": {"insert": [{"name": "Fay", "photo": uri}]}}, branch)
+    graph.export(folder / "out.ndjson", branch, types=["Person"])
+    found = graph.blob("node", "Person", "Dora", "photo", branch)
+    changes = {c.id: c.after for c in graph.diff("main", branch)}
+    return [
+        denied,
+        type(found).__name__,
+        found.uri,
+        found.to_dict(),
+        [graph.blob("node", "Person", n, "photo", branch).uri for n in ("Cleo", "Eve", "Fay")],
+        {name: after and after["photo"] for name, after in sorted(changes.items())},
+        (folder / "out.ndjson").read_text(),
     ]
 
 

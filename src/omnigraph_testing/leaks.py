@@ -22,8 +22,11 @@ import pyarrow.parquet as pq
 
 import omnigraph
 from omnigraph import Edit
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import ExternalBlobUnavailable, OmnigraphError
 from omnigraph.graph.handle import Graph
+from omnigraph.values.blob_values import blob_value
+
+_EXTERNAL = "s3://canaries"
 
 SCHEMA = """
 node Person {
@@ -170,7 +173,9 @@ def canaries(states: Iterable[State]) -> set[str]:
         for rows in state.values():
             for row in rows.values():
                 for value in row.values():
-                    text = value.decode() if isinstance(value, bytes) else str(value)
+                    shown = blob_value(value) if isinstance(value, bytes) else value
+                    text = shown.decode() if isinstance(shown, bytes) else str(shown)
+                    text = text.removeprefix(f"{_EXTERNAL}/")
                     if re.fullmatch(r"q\d{6}z|9\d{8}", text):
                         found.add(text)
     return found
@@ -201,12 +206,14 @@ class CanaryGraph:
     states: dict[str, State] = field(default_factory=dict)
     """Commit on main -> its state, in the order of the commits."""
     side: str = ""
-    """A commit on the branch `side`, which is not merged."""
+    """A commit on the branch `side`, which is not merged; each of its changes is a conflict."""
     _next: int = 0
 
     @staticmethod
     def create(path: Path, chance: random.Random, commits: int = 5) -> CanaryGraph:
-        graph = CanaryGraph(omnigraph.init(path, schema=SCHEMA, actor="root"), chance)
+        settings = omnigraph.Settings().allowing([_EXTERNAL])
+        whole = omnigraph.init(path, schema=SCHEMA, actor="root", settings=settings)
+        graph = CanaryGraph(whole, chance)
         graph.note()
         for number in range(commits):
             graph.change()
@@ -214,14 +221,25 @@ class CanaryGraph:
                 graph.whole.schema.apply(LATER_SCHEMA)
                 graph.note()
                 graph.whole.tags.create("middle")
-        whole = graph.whole
         whole.branches.create("side")
         name = chance.choice(sorted(graph.last["Person"]))
-        text = f'update Person set {{ email: "{graph.text()}" }} where name = "{name}"'
-        commit = whole.mutate(text, branch="side").commit
-        assert commit is not None
-        graph.side = commit.graph_commit_id
-        whole.mutate(f'update Person set {{ email: "{graph.text()}" }} where name = "{name}"')
+        vault, edge = (chance.choice(sorted(graph.last[t])) for t in ("Vault", "Knows"))
+
+        def clash(branch: str) -> str:
+            """A commit that changes the same properties on both branches."""
+            commit = whole.mutate(
+                f"""query clash() {{
+                  update Person set {{ email: "{graph.text()}" }} where name = "{name}"
+                  update Vault set {{ worth: {graph.number()} }} where serial = "{vault}"
+                  update Knows set {{ memo: "{graph.text()}" }} where id = "{edge}"
+                }}""",
+                branch=branch,
+            ).commit
+            assert commit is not None
+            return commit.graph_commit_id
+
+        graph.side = clash("side")
+        clash("main")
         graph.note()
         return graph
 
@@ -251,8 +269,13 @@ class CanaryGraph:
             "dept": self.chance.choice(DEPARTMENTS),
             "salary": self.number(),
             "email": self.text(),
-            "photo": self.text().encode(),
+            "photo": self.photo(),
         }
+
+    def photo(self) -> bytes | str:
+        """Bytes, or the address of an external blob."""
+        name = self.text()
+        return name.encode() if self.chance.random() < 0.5 else f"{_EXTERNAL}/{name}"
 
     def change(self) -> None:
         """One commit: new entities, changed ones and deleted ones."""
@@ -326,7 +349,10 @@ def _parts(value: object) -> Iterator[object]:
     for name in ("to_dict", "to_pylist", "read"):
         method = getattr(value, name, None)
         if callable(method):
-            yield method()
+            try:
+                yield method()
+            except ExternalBlobUnavailable as error:
+                yield error.message
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield from (getattr(value, f.name) for f in dataclasses.fields(value) if f.repr)
     if isinstance(value, Iterable):

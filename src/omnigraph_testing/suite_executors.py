@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.embed.choose import choose_provider
-from omnigraph.errors import ValidationFailed
+from omnigraph.errors import StorageFailure, ValidationFailed
 from omnigraph.execute.query_runner import QueryRunner
+from omnigraph.execute.topology.builds import Builds
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
@@ -29,6 +30,8 @@ from omnigraph_testing.graph_data import GraphData
 from omnigraph_testing.graph_helpers import with_parts
 
 _FEW_ROWS_BYTES = 200
+_RUNS = 4
+_BUILDS_BETWEEN, _BUILDS_INSIDE, _BUILDS_THAT_FAIL = 0.5, 0.3, 0.2
 _Edits = dict[str, dict[str, list[dict[str, Any]]]]
 
 
@@ -48,6 +51,8 @@ class LocalGraphs:
     ) -> Answer:
         """A `Run` of the suite, in the scope that the gate gives."""
         opened = self.graph(graph).as_actor(None, gate=gate)
+        opened.query(source, params=parameters)
+        # Now all that the query reads is in memory.
         result = opened.query(source, params=parameters)
         return result.columns, result.to_pylist()
 
@@ -133,6 +138,75 @@ class ColdGraphs(LocalGraphs):
         forgetful = with_cache(opened, ViewCache(opened.engine.reader, 1 << 30))
         result = forgetful.as_actor(None, gate=gate).query(source, params=parameters)
         return result.columns, result.to_pylist()
+
+
+class RandomBuilds(Builds):
+    """Builds happen at chosen moments: before a query, or in the middle of one. Some fail."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(1 << 30, beside=True, threaded=False)
+        self._chance = chance
+        self.made = self.failed = 0
+
+    def reads_storage(
+        self,
+        name: Hashable,
+        storage: float,
+        build: float,
+        size: int,
+        make: Callable[[], object],
+    ) -> bool:
+        found = super().reads_storage(name, storage, build, size, make)
+        while self._chance.random() < _BUILDS_INSIDE and self.step():
+            pass
+        return found
+
+    def start(self, name: Hashable, make: Callable[[], object]) -> None:
+        fails = self._chance.random() < _BUILDS_THAT_FAIL
+
+        def counted() -> None:
+            if fails:
+                self.failed += 1
+                raise StorageFailure("a build that fails")
+            make()
+            self.made += 1
+
+        super().start(name, counted)
+
+
+class BuildingGraphs(LocalGraphs):
+    """Each query runs several times, while what it could do without is built beside it.
+
+    Every run must give the answer of the first one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._chance = random.Random(7)
+        self.made = self.failed = 0
+
+    def run(
+        self,
+        graph: GraphData,
+        source: str,
+        parameters: Mapping[str, Any],
+        gate: Gate | None = None,
+    ) -> Answer:
+        opened = self.graph(graph)
+        builds = RandomBuilds(self._chance)
+        cache = ViewCache(opened.engine.reader, 1 << 30, builds=builds)
+        beside = with_cache(opened, cache).as_actor(None, gate=gate)
+        answers = []
+        for _ in range(_RUNS):
+            result = beside.query(source, params=parameters)
+            answers.append((result.columns, result.to_pylist()))
+            while self._chance.random() < _BUILDS_BETWEEN and builds.step():
+                pass
+        first = repr(answers[0])
+        assert all(repr(answer) == first for answer in answers), f"{source}: {answers}"
+        self.made += builds.made
+        self.failed += builds.failed
+        return answers[-1]
 
 
 class TightGraphs(LocalGraphs):

@@ -30,7 +30,7 @@ DOORS = (
     omnigraph.Commits,
     omnigraph.Schema,
 )
-WIRING = {"Access", "DataScope", "Engine", "KeptForms", "LateRows"}
+WIRING = {"Access", "DataScope", "Engine", "ExternalBases", "KeptForms", "LateRows"}
 """Types that `Graph` shows to other packages of the product and not to users."""
 
 

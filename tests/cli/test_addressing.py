@@ -106,7 +106,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("omnigraph.cluster.serving.read_revision", revision)
     spark = ModuleType("omnigraph.spark.pipelines")
     spark.__dict__.update(
-        load=lambda *_, store=None, **__: reach(store), list_pipelines=lambda uri, _: reach(uri)
+        load=lambda *_, store=None, **__: reach(store),
+        list_pipelines=lambda uri, *_, **__: reach(uri),
     )
     monkeypatch.setitem(sys.modules, "omnigraph.spark.pipelines", spark)
     console = ModuleType("omnigraph.console.site")

@@ -196,6 +196,37 @@ def test_blobs(cli, people, rows, tmp_path) -> None:
     assert file.read_bytes() == PHOTO
 
 
+def test_external_blobs(cli, people, tmp_path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.jpg").write_bytes(PHOTO)
+    base = f"file://{tmp_path}/files"
+    line = {"type": "Note", "data": {"id": "n7", "text": "x", "photo": f"{base}/a.jpg"}}
+    (tmp_path / "notes.ndjson").write_text(json.dumps(line))
+    load = ["load", "--data", tmp_path / "notes.ndjson", people.uri]
+    denied = cli(*load)
+    assert denied.code == 1
+    assert "does not allow" in denied.err
+    assert cli(*load, "--external-blobs", base).code == 0
+    words = ["Note", "n7", "photo", "--store", people.uri]
+    told = cli("blob", "stat", *words, "--json").json
+    assert told["uri"] == f"{base}/a.jpg"
+    assert "size" not in told
+    assert f"external, {base}/a.jpg" in cli("blob", "stat", *words).out
+    assert "2,560 bytes" in cli("blob", "stat", *words, "--external-blobs", base).out
+    closed = cli("blob", "get", *words, "-o", tmp_path / "out")
+    assert closed.code == 1
+    assert "--external-blobs" in closed.err
+    assert not (tmp_path / "out").exists()
+    got = CliRunner().invoke(app, ["blob", "get", *words, "--external-blobs", base])
+    assert got.stdout_bytes == PHOTO
+    update = ["mutate", "-e", f'update Note set {{ photo: "{base}/b" }} where text = "x"']
+    assert "does not allow" in cli(*update, "--store", people.uri).err
+    assert cli(*update, "--store", people.uri, "--external-blobs", base).code == 0
+    assert cli("blob", "stat", *words, "--json").json["uri"] == f"{base}/b"
+    wrong = cli(*update, "--store", people.uri, "--external-blobs", "ftp://x/y")
+    assert "scheme" in wrong.err
+
+
 def test_embed(cli, tmp_path, monkeypatch) -> None:
     schema = """node Doc {
       name: String @key

@@ -193,3 +193,43 @@ def test_the_command_line_wins_over_the_file(cli, tmp_path: Path) -> None:
     assert wrong.code == 1
     assert wrong.json["code"] == "pipeline_invalid"
     assert wrong.json["problems"][0]["line"] == 8
+
+
+def test_lineage_of_a_commit_and_plans_of_a_served_graph(cli, people, tmp_path: Path) -> None:
+    """What needs no Spark: `commit show`, and `plan`, `status` and `list` of stores and servers."""
+    from omnigraph.manifest.records import StreamBatch
+    from omnigraph_testing.http_server import ThreadServer
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("name\nZoe\n")
+    file = tmp_path / "crowd.yaml"
+    file.write_text(
+        "version: 1\nname: crowd\ngraph: crowd.omni\nsources:\n"
+        "  raw: {files: 'in/*.csv', format: csv, options: {header: true}, incremental: files}\n"
+        "targets:\n  - {type: Person, from: raw, mode: merge}\n"
+    )
+    sources = {"raw": {"files": 2, "rows": 3, "commit": "01M7H8QRSTGJB9M89XSVK2F5M5"}}
+    details = {
+        "name": "crowd",
+        "stream": "pipeline:crowd",
+        "run_id": "R1",
+        "number": 0,
+        "sources": sources,
+    }
+    people.load(
+        [{"type": "Person", "data": {"name": "Zoe"}}],
+        stream_batch=StreamBatch("pipeline:crowd", 0),
+        details={"pipeline": details},
+    )
+    shown = cli("commit", "show", "HEAD", "--store", people.uri).out
+    assert "crowd, run R1" in shown
+    assert "2 files, 3 rows, up to commit 01M7H8QRSTGJB9M89XSVK2F5M5" in shown
+    with ThreadServer(people.uri) as server:
+        for place in (("--store", people.uri), ("--server", server.url, "--graph", "default")):
+            listed = cli("pipeline", "list", *place, "--json").json["pipelines"]
+            assert [(each["pipeline"], each["runs"]) for each in listed] == [("crowd", 1)]
+            status = cli("pipeline", "status", str(file), *place, "--json").json
+            assert (status["runs"], status["pending_files"]) == (1, {"raw": 1})
+            plan = cli("pipeline", "plan", str(file), *place, "--json").json
+            assert [each["new_files"] for each in plan["sources"]] == [1]
+            assert cli("pipeline", "validate", str(file), *place, "--json").json["valid"] is True

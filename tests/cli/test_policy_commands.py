@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from omnigraph.cli.commands import pipeline
 from omnigraph.cli.main import app
 from omnigraph_testing.cluster_kit import PEOPLE, apply, declare, write
 from omnigraph_testing.workloads import create_small_graph
@@ -174,3 +175,24 @@ def test_a_policy_on_a_store(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert told("status", "--store", "graph.omni", "--as", "ada", code=1)["code"] == "forbidden"
     monkeypatch.delenv("OMNIGRAPH_POLICY")
     run("status", "--store", "graph.omni")
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+@pytest.mark.parametrize(
+    "name", ["validate", "plan", "run", "status", "list", "runs", "quarantine"]
+)
+def test_pipelines_are_refused_under_a_policy(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    """A pipeline opens storage without rules, so no command of it runs beside them."""
+    file = [] if name == "list" else ["pipeline.yaml"]
+    given = ["--policy", "rules.yaml"] if how == "flag" else []
+    if how == "variable":
+        monkeypatch.setenv("OMNIGRAPH_POLICY", "rules.yaml")
+    found = told("pipeline", name, *file, "--store", "graph.omni", "--as", "ada", *given, code=2)
+    assert (found["code"], "no policy holds" in found["error"]) == ("usage", True)
+
+
+def test_every_command_of_pipelines_but_infer_is_refused_under_a_policy() -> None:
+    tested = {"validate", "plan", "run", "status", "list", "runs", "quarantine"}
+    assert {command.name for command in pipeline.group.registered_commands} == {*tested, "infer"}

@@ -61,7 +61,7 @@ def test_a_read_loads_what_it_needs(many: str, words: list[str], unneeded: str, 
         "import sys; from omnigraph.cli.main import app; "
         f"app({[*words, '--store', many]!r}, standalone_mode=False); "
         f"others = {{f'omnigraph.{{name}}' for name in {unneeded!r}.split()}}; "
-        "others |= {'duckdb', 'rich.console', 'ruamel.yaml'}; "
+        "others |= {'duckdb', 'rich.console', 'ruamel.yaml', 'pandas'}; "
         "sys.exit(str(sorted(others & set(sys.modules))) if others & set(sys.modules) else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -9,6 +9,8 @@ import pytest
 
 import omnigraph
 from omnigraph.cluster import commands
+from omnigraph.cluster.root import open_root
+from omnigraph.graph.managed import marked_export
 from omnigraph_testing.cluster_kit import BY_NAME, PEOPLE, apply, call, codes, declare, plan, write
 from omnigraph_testing.s3_server import S3Server
 
@@ -31,7 +33,14 @@ def test_a_cluster_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
             graph.schema.apply(PEOPLE)
     declare(tmp_path, both.rpartition("\n")[0], storage=root)
     assert commands.approve(call(tmp_path, "bob"), "graph.old").ok
+    with (
+        omnigraph.open(f"{root}/graphs/old.omni", read_only=True) as old,
+        marked_export(old.engine, "eve"),
+    ):
+        assert codes(apply(tmp_path))[0] == "graph_delete_export_in_progress"
+        assert old.query("match { $p: Person } return { count($p) as n }").to_pylist() == [{"n": 0}]
     assert apply(tmp_path).body["converged"]
+    assert open_root(root).graph_objects("old") == []
     assert codes(commands.observe(call(root))) == []
     assert plan(tmp_path).changes == []
 

@@ -21,7 +21,6 @@ from omnigraph.cluster.root import CREATE, DELETE, SCHEMA_APPLY, ClusterIntent
 from omnigraph_testing.cluster_kit import (
     BY_NAME,
     PEOPLE,
-    LaterClock,
     apply,
     call,
     codes,
@@ -44,6 +43,21 @@ INSIDE = (
 )
 """Points of the engine, inside the creation, the schema change or the load of seed data."""
 
+ROLLED_FORWARD = "cluster_recovery_rolled_forward"
+TOLD = {
+    "cluster_apply.after_graph_create": {ROLLED_FORWARD},
+    "cluster_apply.before_schema_apply": {ROLLED_FORWARD},
+    "cluster_apply.after_schema_apply": {ROLLED_FORWARD},
+    "cluster_apply.after_payload_phase": {ROLLED_FORWARD},
+    "cluster_apply.before_graph_delete": {ROLLED_FORWARD, "graph_delete_incomplete"},
+    "cluster_apply.after_graph_delete": {ROLLED_FORWARD},
+    "cluster_apply.before_state_write": {ROLLED_FORWARD},
+    "init.after_manifest": {ROLLED_FORWARD},
+    "commit.before_publish": {ROLLED_FORWARD},
+    "commit.after_publish": {ROLLED_FORWARD},
+}
+"""What the next apply tells of the work that the killed one had done."""
+
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -56,10 +70,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     declare(
         folder,
         "graphs:",
-        "  people: {schema: people.pg, queries: people.gq}",
-        "  fresh: {schema: people.pg, data: {seed: [seed.ndjson]}}",
+        "  people: {schema: people.pg, queries: people.gq, retention: {keep: 9}}",
+        "  fresh: {schema: people.pg, data: {seed: [seed.ndjson]}, retention: {keep: 3}}",
     )
     assert commands.approve(call(folder, "bob"), "graph.old").ok
+    assert commands.approve(call(folder, "bob"), "retention.people").ok
     return folder
 
 
@@ -96,11 +111,14 @@ def test_a_killed_apply_is_finished_by_the_next(
 ) -> None:
     folder = Path(shutil.copytree(template, tmp_path / "config"))
     kill_at(folder, point)
-    assert codes(apply(folder)) == ["state_lock_held"]
     if point in ("init.after_tables", "init.after_schema"):
-        commands.refresh(call(folder, clock=LaterClock()))
-    report = apply(folder, clock=LaterClock())
+        commands.refresh(call(folder))
+    else:
+        assert "lock.json" in {each.name for each in (folder / "__cluster").iterdir()}
+    report = apply(folder)
     assert report.body["converged"], [str(each) for each in report.diagnostics]
+    told = {code for code in codes(report) if code in ("graph_delete_incomplete", ROLLED_FORWARD)}
+    assert told == TOLD.get(point, set())
     assert ledger(folder) == undisturbed
     assert not list((folder / "__cluster" / "recoveries").iterdir())
     assert not (folder / "graphs" / "old.omni").exists()
@@ -129,7 +147,7 @@ def test_a_kept_intent_blocks_only_its_graph(template: Path, tmp_path: Path) -> 
         actor=None,
         lossy=True,
     )
-    report = apply(folder, clock=LaterClock())
+    report = apply(folder)
     assert "cluster_recovery_pending" in codes(report)
     found = dispositions(report)
     assert found["schema.people"][1:] == ("blocked", "cluster_recovery_pending")

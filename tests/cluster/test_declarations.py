@@ -124,6 +124,26 @@ def test_an_api_key_in_the_file_is_not_repeated(folder: Path) -> None:
     assert "sk-123" not in str(commands.validate(call(folder)).to_dict())
 
 
+def test_blobs_by_address_are_denied_by_default(folder: Path) -> None:
+    write(folder, blobs_pg="node Doc {\n  name: String @key\n  body: Blob?\n}\n")
+    declare(folder, "graphs: {docs: {schema: blobs.pg}}")
+    report = commands.validate(call(folder))
+    assert codes(report) == ["external_blob_ingress_default_deny"]
+    assert report.ok
+
+
+def test_a_directory_of_queries_that_cannot_be_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, cluster_yaml=f"version: 1\n{graph('queries: empty')}\n")
+
+    def refuse(self: Path) -> None:
+        raise PermissionError(13, "no access")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert codes(commands.validate(call(folder))) == ["query_dir_unreadable"]
+
+
 def test_a_missing_directory_and_a_missing_file(tmp_path: Path) -> None:
     assert codes(commands.validate(call(tmp_path / "no"))) == ["config_dir_not_found"]
     assert codes(commands.validate(call(tmp_path))) == ["cluster_config_read_error"]

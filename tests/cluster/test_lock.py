@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from omnigraph.cluster.lock import ClusterLock, read_lock
 from omnigraph.cluster.root import LOCK, open_root
 from omnigraph.errors import ClusterRefused
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.processes import has_ended, this_process
 from omnigraph_testing.cluster_kit import (
     PEOPLE,
     LaterClock,
@@ -21,6 +23,7 @@ from omnigraph_testing.cluster_kit import (
     declare,
     write,
 )
+from omnigraph_testing.crash import start
 
 
 @pytest.fixture
@@ -85,6 +88,44 @@ def test_force_unlock_needs_the_exact_id(folder: Path) -> None:
         files.delete(LOCK)
 
 
+def leave_lock(folder: Path, process: str) -> None:
+    """A lock whose lease runs, held by this process."""
+    lock = held(folder)
+    with lock:
+        assert lock.held is not None
+        left = replace(lock.held, process=process).to_bytes()
+    open_root(str(folder)).files.put(LOCK, left)
+
+
+def test_the_lock_of_an_ended_process_is_taken_over_at_once(folder: Path) -> None:
+    child = start("omnigraph_testing.cluster_kit:tell_process", {})
+    (told,) = child.finish()[1]
+    assert has_ended(told["process"])
+    leave_lock(folder, told["process"])
+    report = apply(folder)
+    assert codes(report) == ["state_lock_abandoned"]
+    assert report.body["converged"]
+
+
+def test_a_process_out_of_sight_may_live(folder: Path) -> None:
+    """A wrong guess is impossible: another boot, other namespaces, no identity, a live process."""
+    boot, numbers, times, number, begun = this_process().split("/")
+    unseen = ("9999999", begun)
+    for process in (
+        "",
+        this_process(),
+        "/".join((f"0{boot[1:]}x", numbers, times, *unseen)),
+        "/".join((boot, "pid:[1]", times, *unseen)),
+        "/".join((boot, numbers, "time:[1]", *unseen)),
+        "/".join((boot, numbers, times, "x", begun)),
+    ):
+        leave_lock(folder, process)
+        assert codes(apply(folder)) == ["state_lock_held"], process
+        open_root(str(folder)).files.delete(LOCK)
+    assert has_ended("/".join((boot, numbers, times, number, f"1{begun}"))), "a number used again"
+    assert has_ended("/".join((boot, numbers, times, *unseen)))
+
+
 def test_two_applies_at_once(folder: Path) -> None:
     reports = []
     barrier = threading.Barrier(2)
@@ -103,6 +144,16 @@ def test_two_applies_at_once(folder: Path) -> None:
     assert won
     assert all(codes(each) == ["state_lock_held"] for each in lost)
     assert sum(each.body["state_written"] for each in won) == 1
+
+
+def test_two_processes_at_once(folder: Path) -> None:
+    workload = ("omnigraph_testing.cluster_kit:apply_in_child", {"directory": str(folder)})
+    children = [start(*workload) for _ in range(2)]
+    reports = [child.finish()[1][0] for child in children]
+    assert any(each["converged"] for each in reports)
+    assert all(each["ok"] or each["codes"] == ["state_lock_held"] for each in reports)
+    assert apply(folder).body["state_written"] is False
+    assert open_root(str(folder)).read_ledger().ledger.revision == 1, "one of them wrote"
 
 
 def test_without_a_lock_the_swap_protects_the_ledger(folder: Path) -> None:

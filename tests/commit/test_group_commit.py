@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.commit import group
+from omnigraph.commit import group, staging
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import CommitTerms, WriteReceipt, WriteRequest
 from omnigraph.errors import (
@@ -337,6 +337,19 @@ def test_a_table_that_cannot_be_advanced(
 ) -> None:
     refused = StorageFailure("no answer")
     monkeypatch.setattr(group, "advance", broken_once(advance, refused, on))
+    outcomes = together(graph, *four(graph))
+    assert len(publications(outcomes)) == 4
+    expect_all_once(graph, outcomes)
+    assert graph.recoveries() == []
+
+
+@pytest.mark.parametrize("on", [1, 3])
+@pytest.mark.parametrize("error", [StorageFailure("disk full"), ValueError("a column of no kind")])
+def test_files_that_cannot_be_written(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, error: Exception, on: int
+) -> None:
+    """Several writes have their files written at once, so the group does not know whose it was."""
+    monkeypatch.setattr(staging, "write_edit", broken_once(staging.write_edit, error, on))
     outcomes = together(graph, *four(graph))
     assert len(publications(outcomes)) == 4
     expect_all_once(graph, outcomes)

@@ -20,13 +20,14 @@ def _bench_is_importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tables_and_plots_are_current() -> None:
     from bench.plot import draw
-    from bench.tables import known, with_tables
+    from bench.tables import OVERVIEW, known, overview, with_tables
 
     text = PAGE.read_text(encoding="utf-8")
     assert with_tables(text) == text, "run `make docs`"
     plots = {
         file.stem: file.read_text(encoding="utf-8") for file in PAGE.parent.glob("plots/*.svg")
     }
+    assert plots.pop(OVERVIEW) == overview()
     assert plots == {family: draw(known(family)) for family in plots}
 
 

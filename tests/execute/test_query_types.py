@@ -29,17 +29,20 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     return graph
 
 
-@pytest.fixture(params=["at once", "in parts"])
+@pytest.fixture(params=["plain", "at once", "in parts"])
 def ask(
     graph: Graph, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], QueryResult]:
-    """Small answers are one batch; columns of large ones are made a few rows at a time."""
+    """A few rows are plain values, more are one batch; of many, some rows are made at a time."""
+    if request.param != "plain":
+        monkeypatch.setattr(query_runner, "_FEW", -1)
     if request.param == "in parts":
         monkeypatch.setattr(query_runner, "_LARGE", 0)
 
     def ask(text: str) -> QueryResult:
         result = graph.query(text)
-        assert isinstance(result.rows, pa.RecordBatch) == (request.param == "at once")
+        if request.param != "plain":  # moments and lists are never plain
+            assert isinstance(result.rows, pa.RecordBatch) == (request.param == "at once")
         return result
 
     return ask

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation import storage_reads
-from omnigraph.execute.topology import adjacency
+from omnigraph.execute.traversal import expand
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
@@ -48,10 +48,10 @@ def graph(tmp_path: Path) -> Graph:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    for free in ("_SMALL", "_LOOKUP", "_PER_ID", "_PER_SCANNED_ROW"):
+    for free in ("_SMALL", "_LOOKUP", "_PER_ID", "_PER_SCANNED_ROW", "_PER_FRAGMENT"):
         monkeypatch.setattr(storage_reads, free, 0)
     for free in ("_HOP", "_PER_SOURCE"):
-        monkeypatch.setattr(adjacency, free, 0)
+        monkeypatch.setattr(expand, free, 0)
 
 
 @pytest.mark.parametrize("text", [HOP, TWO])
@@ -79,7 +79,7 @@ def test_a_cycle_meets_the_node_it_began_with(graph: Graph) -> None:
 def test_whoever_keeps_asking_gets_the_whole(
     graph: Graph, eager: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adjacency, "_HOP", 20)
+    monkeypatch.setattr(expand, "_HOP", 20)
     cache = ViewCache(graph.engine.reader, 1 << 30)
     cold = with_cache(graph, cache)
     for _ in range(5):

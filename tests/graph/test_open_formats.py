@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import zipfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph, restore_graph
 from omnigraph.manifest.branch_state import CURRENT_FORMAT
+from omnigraph.settings.models import HistorySettings
 from omnigraph_testing import workloads
 from omnigraph_testing.crash import start
 from omnigraph_testing.graph_helpers import together
@@ -25,6 +27,17 @@ from omnigraph_testing.invariants import assert_at_rest, assert_history_readable
 FIRST_RELEASED = 2
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 ONE_NOTE = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
+
+
+def restore_written_by(release: int, uri: str) -> None:
+    """A backup that the older code wrote: branches, a merge, a tag, a key.
+
+    That of format 3 has pages of history of two levels, files of changed ids and a group, too.
+    """
+    backup = f"{uri}-backup"
+    with zipfile.ZipFile(FIXTURES / f"format-{release}.zip") as archive:
+        archive.extractall(backup)
+    restore_graph(backup, uri)
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -87,18 +100,15 @@ def test_an_older_format_is_migrated_by_a_write_open_only(graph: Graph, uri: str
     assert_at_rest(writer)
 
 
-def test_a_graph_that_the_first_release_wrote(uri: str) -> None:
-    """`format-2.zip` is a backup that format 2 wrote: branches, a merge, a tag, a key."""
-    backup = f"{uri}-backup"
-    with zipfile.ZipFile(FIXTURES / "format-2.zip") as archive:
-        archive.extractall(backup)
-    restore_graph(backup, uri)
+@pytest.mark.parametrize("written", [2, 3])
+def test_a_graph_that_an_older_release_wrote(uri: str, written: int) -> None:
+    restore_written_by(written, uri)
     old = open_graph(uri, read_only=True)
     branches = [branch.name for branch in old.branches.list()]
     assert sorted(branches) == ["draft", "idle", "main"]
     before = {branch: content(old, branch) for branch in branches}
     log = old.commits.list(limit=None)
-    assert migration_step.stamp_of(uri) == "2", "reads never write"
+    assert migration_step.stamp_of(uri) == str(written), "reads never write"
     graph = open_graph(uri, actor="tester", settings=workloads.settings())
     for branch in branches:
         ref, _ = graph.engine.reader.branch(branch)
@@ -115,13 +125,17 @@ def test_a_graph_that_the_first_release_wrote(uri: str) -> None:
     made = together(graph, *writes)
     assert len({receipt.commit.graph_manifest_version for receipt in made}) == 1
     assert set(content(graph)["Note"]) == {"n0", "n1", "ga", "gb"}
+    graph.apply({"Note": {"insert": [{"id": "n2", "text": "y"}]}}, branch="draft")
+    graph.merge("draft", "main")
+    assert set(content(graph)["Note"]) == {"n0", "n1", "n2", "ga", "gb"}
     assert graph.verify(full=True).ok
     assert_at_rest(graph)
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("branches", [1, 2, 3])
-def test_a_migration_killed_half_way_is_finished(older: Graph, uri: str, branches: int) -> None:
+def test_a_migration_killed_half_way_is_finished(uri: str, branches: int) -> None:
+    restore_written_by(OLDER, uri)
     before = content(open_graph(uri, read_only=True))
     point = f"migration.after_branch=kill@{branches}"
     child = start("omnigraph_testing.workloads:only_open", {"uri": uri}, failpoints=point)
@@ -139,41 +153,9 @@ def test_a_migration_killed_half_way_is_finished(older: Graph, uri: str, branche
     assert_at_rest(writer)
 
 
-@pytest.fixture
-def older(graph: Graph) -> Graph:
-    """Two branches written to, one only created, a merge, a tag: all with the older stamp."""
-    graph.branches.create("draft")
-    graph.apply(ONE_NOTE, branch="draft")
-    graph.branches.create("idle")
-    graph.tags.create("before", "draft")
-    graph.merge("draft", "main")
-    for branch in ("main", "draft", "idle"):
-        migration_step.write_as_older(graph, branch)
-    return graph
-
-
-def test_an_older_graph_is_read_unchanged_and_stamped_on_every_branch(
-    older: Graph, uri: str
-) -> None:
-    old = open_graph(uri, read_only=True)
-    before = {branch: content(old, branch) for branch in ("main", "draft", "idle")}
-    assert before["main"] == before["draft"] != before["idle"]
-    assert migration_step.stamp_of(uri) == str(OLDER), "reads never write"
-    graph = open_graph(uri, settings=workloads.settings())
-    for branch in ("main", "draft", "idle"):
-        ref, _ = graph.engine.reader.branch(branch)
-        assert migration_step.stamp_of(uri, ref.physical_branch) == str(CURRENT_FORMAT)
-        assert content(graph, branch) == before[branch]
-        assert_history_readable(graph, branch)
-    assert content(graph, at="before") == before["draft"]
-    graph.apply({"Note": {"insert": [{"id": "n2", "text": "y"}]}}, branch="draft")
-    graph.merge("draft", "main")
-    assert content(graph) == content(graph, "draft")
-    assert_at_rest(graph)
-
-
 @pytest.mark.crash
-def test_two_processes_migrate_at_once(older: Graph, uri: str) -> None:
+def test_two_processes_migrate_at_once(uri: str) -> None:
+    restore_written_by(OLDER, uri)
     before = content(open_graph(uri, read_only=True))
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     openers = [
@@ -201,3 +183,25 @@ def test_a_step_that_forgets_its_stamp_does_not_run_for_ever(
     with pytest.raises(FormatUnknown, match="did not write its stamp"):
         open_graph(uri)
     assert len(ran) == 1
+
+
+def test_the_data_files_of_old_heads_go(uri: str) -> None:
+    """Format 4 has none, and a publication still removes those of versions that it trims."""
+    restore_written_by(OLDER, uri)
+    assert list(Path(uri, "__manifest", "data").iterdir())
+    kept = HistorySettings(kept_manifest_versions=2)
+    graph = open_graph(uri, settings=replace(workloads.settings(), history=kept))
+    for number in range(6):
+        graph.apply({"Note": {"insert": [{"id": f"t{number}", "text": "x"}]}})
+    forked = {int(ref["parent_version"]) for ref in manifest_branches(uri).values()}
+    assert len(list(Path(uri, "__manifest", "data").iterdir())) <= len(forked)
+    assert_at_rest(graph)
+    for branch in ("main", "draft", "idle"):
+        assert_history_readable(graph, branch)
+
+
+def manifest_branches(uri: str) -> dict[str, dict[str, int]]:
+    import lance
+
+    found: dict[str, dict[str, int]] = lance.dataset(f"{uri}/__manifest").branches.list()
+    return found

@@ -89,7 +89,6 @@ def nothing_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every block were larger than memory allows: DuckDB gets all rows."""
     monkeypatch.setattr(key_index, "_ROWS_PER_INSERT", 1)
     monkeypatch.setattr(key_index, "_HELD_SHARE", 1 << 60)
-    monkeypatch.setattr(key_index, "_HASHED_SHARE", 1 << 60)
 
 
 def refused(

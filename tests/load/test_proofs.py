@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.load.proofs import IdSet, all_among, no_row_twice, paired_rows, row_hashes
+from omnigraph.load import proofs
+from omnigraph.load.proofs import IdSet, no_row_twice, paired_rows, row_hashes
 
+_FOLDER = Path(tempfile.gettempdir())
 _TEXTS = st.lists(st.one_of(st.none(), st.text("ab\x00é", max_size=20)), max_size=12)
 
 
@@ -30,13 +36,17 @@ def test_texts_are_told_apart(values: list[str | None], cut: int) -> None:
 
 
 def rows_differ(*tables: pa.Table) -> bool:
-    return no_row_twice(tables, sum(table.num_rows for table in tables))
+    return no_row_twice(tables, _FOLDER)
 
 
 def id_set(*columns: pa.ChunkedArray) -> IdSet:
-    found = IdSet.of(columns, sum(map(len, columns)))
+    found = IdSet.of(columns, _FOLDER)
     assert found is not None
     return found
+
+
+def all_among(texts: Iterable[pa.ChunkedArray], known: list[IdSet]) -> bool:
+    return proofs.all_among(texts, known, _FOLDER)
 
 
 def test_the_hash_of_a_text_does_not_depend_on_texts_beside_it() -> None:
@@ -65,7 +75,7 @@ def test_membership(wanted: list[str | None], known: list[str | None]) -> None:
     there = {text for text in known if text is not None}
     ids = id_set(chunked(known, 2))
     assert all_among([chunked(given_texts, 3)], [ids, id_set()]) == (set(given_texts) <= there)
-    assert ids.has_none([chunked(wanted, 3)]) == there.isdisjoint(given_texts)
+    assert ids.has_none([chunked(wanted, 3)], _FOLDER) == there.isdisjoint(given_texts)
 
 
 def test_a_million_ids_are_proven_distinct() -> None:
@@ -75,6 +85,25 @@ def test_a_million_ids_are_proven_distinct() -> None:
     assert id_set(ids).are_distinct
     assert all_among([ids], [id_set(ids)])
     assert not all_among([ids, pa.chunked_array([["1000000"]])], [id_set(ids)])
+
+
+@given(_TEXTS, _TEXTS, st.integers(0, 4), st.integers(0, 4))
+def test_hashes_in_files_say_the_same(
+    wanted: list[str | None], known: list[str | None], held: int, passes: int
+) -> None:
+    """As many hashes as fit into memory, and one pass, change no answer."""
+    given_texts = [text for text in wanted if text is not None]
+    there = [text for text in known if text is not None]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proofs, "HELD_HASHES", held)
+        patch.setattr(proofs, "_ROWS_PER_PASS", passes + 1)
+        ids = id_set(chunked(known, 2))
+        assert ids.is_held == (len(there) <= held)
+        assert ids.are_distinct == (len(set(there)) == len(there))
+        among = set(given_texts) <= {*there, "a"}
+        assert all_among([chunked(wanted, 3)], [ids, id_set(chunked(["a"], 1))]) == among
+        assert ids.has_none([chunked(wanted, 3)], _FOLDER) == set(there).isdisjoint(given_texts)
+        assert rows_differ(pa.table({"v": chunked(known, 2)})) == ids.are_distinct
 
 
 _ROWS = st.lists(
@@ -106,7 +135,7 @@ def test_equal_rows_are_paired_as_often_as_both_have_them(
 
 def test_what_has_no_hash_is_not_proven() -> None:
     assert row_hashes([pa.chunked_array([["a" * 1000]])]) is None
-    assert IdSet.of([pa.chunked_array([["a" * 1000]])], 1) is None
+    assert IdSet.of([pa.chunked_array([["a" * 1000]])], _FOLDER) is None
     assert row_hashes([pa.chunked_array([[[0.0], [-0.0]]])]) is None
     assert not rows_differ(pa.table({"v": [[1.5]]}))
     assert rows_differ(pa.table({"v": [1.5, 1.25]}))

@@ -10,7 +10,6 @@ import pytest
 from omnigraph.errors import StorageFailure
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.maintain import reconciler as module
 from omnigraph.maintain import table_upkeep
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.invariants import assert_at_rest, content
@@ -41,7 +40,7 @@ def test_every_written_branch_is_looked_after(graph: Graph) -> None:
         assert notes(tended, branch) < 20
         assert len(content(tended, branch)["Note"]) == 41
     commits = tended.commits.list(limit=None)
-    assert not [c for c in commits if c.actor_id == module.ACTOR]
+    assert not [c for c in commits if c.actor_id == table_upkeep.ACTOR]
     assert tended.verify().ok
     assert_at_rest(tended)
 
@@ -58,7 +57,7 @@ def test_a_table_that_never_rests_is_compacted_too(
 ) -> None:
     """Somebody writes during every pass: only one that took its turn is not overtaken."""
     tended = opened(graph)
-    plan, optimize = table_upkeep.plan_compaction, module.optimize_table
+    plan, optimize = table_upkeep.plan_compaction, table_upkeep.optimize_table
     numbers, writers, passes = iter(range(1000, 2000)), list[threading.Thread](), list[bool]()
 
     def plan_among_writers(*arguments: Any) -> Any:
@@ -73,7 +72,7 @@ def test_a_table_that_never_rests_is_compacted_too(
         return passes[-1]
 
     monkeypatch.setattr(table_upkeep, "plan_compaction", plan_among_writers)
-    monkeypatch.setattr(module, "optimize_table", noted)
+    monkeypatch.setattr(table_upkeep, "optimize_table", noted)
     write(tended, range(12))
     assert tended.engine.reconciler.settle()
     for writer in writers:
@@ -110,7 +109,7 @@ def test_who_waits_for_whom(uri: str, schema: str, monkeypatch: pytest.MonkeyPat
         paces.append(arguments[-1].in_turn)  # type: ignore[attr-defined]
         return False
 
-    monkeypatch.setattr(module, "optimize_table", note)
+    monkeypatch.setattr(table_upkeep, "optimize_table", note)
     graph = init(uri, f"node Thing {{ name: String @key\n {schema} }}")
     property_name = schema.partition(":")[0]
     value = b"x" if property_name == "photo" else "x"
@@ -131,7 +130,7 @@ def test_a_failing_upkeep_fails_no_write(
         calls.append(arguments)
         raise StorageFailure("the disk is tired")
 
-    monkeypatch.setattr(module, "optimize_table", fail)
+    monkeypatch.setattr(table_upkeep, "optimize_table", fail)
     tended = opened(graph)
     write(tended, range(20))
     assert tended.engine.reconciler.settle()

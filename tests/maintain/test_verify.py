@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from omnigraph.cli.main import app
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
-from omnigraph.lance_store.search import indexes
+from omnigraph.lance_store.reads import indexes
 from omnigraph.manifest.layout import RECOVERY
 
 

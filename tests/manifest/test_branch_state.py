@@ -9,12 +9,13 @@ from states import after, chain, first_state, pin, write
 from omnigraph.errors import FormatTooNew, FormatUnknown
 from omnigraph.manifest.branch_state import (
     CURRENT_FORMAT,
-    MANIFEST_SCHEMA,
+    BranchState,
     check_readable,
     read_stamp,
-    state_from_rows,
-    state_to_rows,
+    read_state,
+    state_to_schema,
 )
+from omnigraph.manifest.packed_commits import pack_commits, unpack_commits
 from omnigraph.manifest.publication import Publication
 from omnigraph.manifest.records import HistorySegment
 from omnigraph.values.identifiers import node_table
@@ -28,67 +29,55 @@ def rich_state():
     return replace(state, history=(segment,))
 
 
+def read_again(state: BranchState) -> BranchState:
+    return read_state(state.version, state_to_schema(state, CURRENT_FORMAT), no_rows)
+
+
+def no_rows() -> pa.Table:
+    raise AssertionError("the state is in the schema")
+
+
 @pytest.mark.parametrize("deleted", [False, True])
-def test_rows_hold_the_whole_state(deleted: bool) -> None:
+def test_the_schema_holds_the_whole_state(deleted: bool) -> None:
     state = replace(rich_state(), deleted=deleted)
-    again = state_from_rows(state.version, state_to_rows(state, CURRENT_FORMAT))
+    again = read_again(state)
     assert again == state
     assert [s.commit for s in again.commits] == [s.commit for s in state.commits]
+    assert read_stamp(state_to_schema(state, 7)) == 7
 
 
-def test_row_order_does_not_matter_for_pins() -> None:
-    state = rich_state()
-    rows = state_to_rows(state, CURRENT_FORMAT)
-    commits = [i for i, t in enumerate(rows["object_type"].to_pylist()) if t == "graph_commit"]
-    others = [i for i in range(rows.num_rows) if i not in commits]
-    assert state_from_rows(state.version, rows.take(others[::-1] + commits)) == state
-
-
-def test_the_columns_are_those_of_the_design() -> None:
-    rows = state_to_rows(rich_state(), 7)
-    assert rows.schema.names == MANIFEST_SCHEMA.names
-    assert rows.schema.names == [
-        "object_id",
-        "object_type",
-        "location",
-        "metadata",
-        "base_objects",
-        "table_key",
-        "table_version",
-        "table_branch",
-        "row_count",
-    ]
-    kinds = set(rows["object_type"].to_pylist())
-    assert kinds == {"table", "table_version", "table_tombstone", "graph_commit", "graph_head"}
-    ids = rows["object_id"].to_pylist()
-    assert len(set(ids)) == len(ids)
-    assert read_stamp(rows.schema) == 7
-
-
-def test_size_follows_tables_and_window_not_history() -> None:
-    small, large = first_state("A"), chain(50)
-    assert state_to_rows(small, 1).num_rows == 1 + 2 + 1
-    assert state_to_rows(large, 1).num_rows == 1 + 2 * 2 + 51
-    trimmed = replace(large, commits=large.commits[-3:])
-    assert state_to_rows(trimmed, 1).num_rows == 1 + 2 * 2 + 3
+def test_commits_are_small_because_they_are_alike() -> None:
+    state = chain(50)
+    text = sum(len(stored.text) for stored in state.commits)
+    (packed,) = [v for k, v in state_to_schema(state, 7).metadata.items() if k.endswith(b"head")]
+    assert len(packed) < text / 4
 
 
 def test_pins_of_forks_keep_their_owner() -> None:
     state = first_state("A")
     forked = replace(pin("A"), branch="b.01", owner="b.02", version=7)
     state = replace(state, tables={forked.key: forked})
-    again = state_from_rows(1, state_to_rows(state, CURRENT_FORMAT))
-    assert again.tables[forked.key] == forked
+    assert read_again(state).tables[forked.key] == forked
 
 
 def test_a_text_with_anything_in_it_survives() -> None:
     state = first_state()
     draft = write(state, "c1", "A")
     assert draft.commit is not None
-    spoken = replace(draft.commit, message='"quoted"\n\\ \u2028 ä 🜁', actor_id="")
+    spoken = replace(draft.commit, message='"quoted"\n\\ \u2028 \r\n\x00 ä 🜁', actor_id="")
     state = after(state, replace(draft, commit=spoken))
-    again = state_from_rows(state.version, state_to_rows(state, CURRENT_FORMAT))
+    again = read_again(state)
+    assert again == state
     assert again.commits[-1].commit.message == spoken.message
+
+
+def test_a_damaged_head_is_a_value_error() -> None:
+    packed = pack_commits({"tables": []}, chain(3).commits)
+    assert unpack_commits(packed)[1] == chain(3).commits
+    size, _, text = packed.partition(" ")
+    for damaged in ("", "x", text, f"9 {text}", f"{size} {text[:-8]}", f"{size} {'A' * 40}"):
+        with pytest.raises(ValueError, match=r"."):
+            unpack_commits(damaged)
 
 
 def schema(stamp: str | None) -> pa.Schema:

@@ -41,6 +41,31 @@ CASES = {
         Project n = [n]
         """,
     ),
+    "nodes between two others are counted, and the shorter way is followed": (
+        "match { $p: Person $p knows $f $p worksAt $c $f worksAt $c } return { count($c) as n }",
+        """
+        NodeScan $p#0: Person
+        Expand $p#0 -WorksAt:out-> $c#2: Company
+        Keep #0, #2
+        Count Expand $p#0 -Knows:out-> $f#1: Person, Expand $f#1 -WorksAt:out-> $c#2: Company \
+bound (nodes in between are counted, not followed)
+        Aggregate n = count(*)
+        Project n = [n]
+        """,
+    ),
+    "a node between two others that is asked for is followed": (
+        "match { $p: Person $p knows $f $f knows $p } return { max($f.age) as n }",
+        """
+        NodeScan $p#0: Person
+        Expand $p#0 -Knows:out-> $f#1: Person
+        Keep #0, #1
+        Expand $f#1 -Knows:out-> $p#0: Person bound
+        Keep #1
+        DistinctOn #1 (only the set matters above)
+        Aggregate n = max($f#1.age)
+        Project n = [n]
+        """,
+    ),
     "a degree per person": (
         "match { $p: Person $p knows $f } return { $p.name, count($f) as n }",
         """

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph
@@ -163,7 +163,7 @@ def _expected(before: State, after: State) -> dict[tuple[str, str], tuple[str, t
     return found
 
 
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_no_operation_tells_a_canary(
     graphs: list[CanaryGraph], tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -262,14 +262,19 @@ def test_no_operation_tells_a_canary_over_http_at_length(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@settings(max_examples=40, deadline=None)
+@pytest.mark.timeout(1800)
+@settings(max_examples=12, deadline=None, phases=[Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_no_operation_tells_a_canary_at_length(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
+    """Every operation with every argument, on a new graph each time.
+
+    One example takes about 10 s of CPU, most of it Lance's: a feed of one commit is some ten small
+    reads. There is no shrinking, because a smaller seed is no simpler graph.
+    """
     folder = tmp_path_factory.mktemp("long")
-    graph = CanaryGraph.create(folder / "g", random.Random(seed), commits=7)
+    graph = CanaryGraph.create(folder / "g", random.Random(seed), commits=4)
     try:
         check_everything(graph, seed, folder)
     finally:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -318,6 +319,104 @@ def test_a_merge_of_types_that_may_be_changed_whole_is_made(whole: Graph) -> Non
     assert part.cherry_pick(commit.graph_commit_id).commit is not None
 
 
+@pytest.fixture
+def disputed(whole: Graph) -> str:
+    """Two branches that changed the same edge, whose end `bob` is hidden; a commit of one."""
+    whole.branches.create("side")
+    done = whole.mutate("update Knows set { since: 7001 } where since = 2", branch="side")
+    whole.mutate("update Knows set { since: 7002 } where since = 2")
+    assert done.commit is not None
+    return done.commit.graph_commit_id
+
+
+def conflicting_writes(graph: Graph, commit: str, **more: Any) -> list[Callable[[], object]]:
+    last = graph.commits.list()[1].graph_commit_id  # the commit that `main` changed since then
+    return [
+        lambda: graph.merge("side", **more),
+        lambda: graph.preview_merge("side", **more),
+        lambda: graph.cherry_pick(commit, **more),
+        lambda: graph.revert(last, **more),
+    ]
+
+
+def test_conflicts_of_edges_with_a_hidden_end_are_not_told(
+    whole: Graph, part: Graph, disputed: str
+) -> None:
+    """The rules about Knows show every edge; those about Person hide the end of this one."""
+    whole.mutate("update Knows set { since: 7003 } where since = 7002")
+    assert len(whole.preview_merge("side")) == 1
+    for write in conflicting_writes(part, disputed):
+        try:
+            told = repr(write())
+        except PolicyDenied as refused:
+            told = f"{refused} {refused.to_dict()}"
+        assert not any(value in told for value in ("k2", "7001", "7002", "7003")), told
+
+
+def test_a_resolution_does_not_find_out_what_is_in_conflict(part: Graph, disputed: str) -> None:
+    for name, known, unknown in (("Knows", "k2", "k9"), ("Person", "bob", "rob")):
+        for entity in (known, unknown):
+            entry = {"type_name": name, "entity_id": entity, "take": "ours"}
+            for write in conflicting_writes(part, disputed, resolutions=[entry]):
+                with pytest.raises(InvalidArgument, match=f"no conflict for .*{entity}"):
+                    write()
+
+
+def test_conflicts_show_nothing_of_a_branch_that_is_closed(
+    whole: Graph, disputed: str, tmp_path: Path
+) -> None:
+    """Without a rule about data: the actor may merge into main, and may not read it."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        """
+version: 1
+rules:
+  - id: side
+    allow: {actors: {actor: merger}, actions: [read], branches: [side]}
+  - id: write
+    allow: {actors: {actor: merger}, actions: [branch_merge, change]}
+"""
+    )
+    merger = whole.as_actor("merger", gate=Policy.load(file))
+    for write in (lambda: merger.merge("side"), lambda: merger.cherry_pick(disputed)):
+        with pytest.raises(PolicyDenied) as refused:
+            write()
+        assert "7002" not in f"{refused.value} {refused.value.to_dict()}"
+    with pytest.raises(InvalidArgument, match="no conflict for"):
+        merger.merge(
+            "side", resolutions=[{"type_name": "Knows", "entity_id": "k2", "take": "ours"}]
+        )
+
+
+def test_the_limit_of_a_preview_counts_what_is_shown(
+    whole: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.merge.operation.MOST_CHANGES", 1)
+    monkeypatch.setattr("omnigraph.merge.output.MOST_CONFLICTS", 1)
+    whole.mutate('insert Secret { name: "third" }')
+    whole.branches.create("side")
+    for branch, text in (("side", "s"), ("main", "m")):
+        whole.mutate(f'update Person set {{ email: "{text}" }} where name = "ada"', branch=branch)
+        whole.mutate(f'update Person set {{ dept: "{text}" }} where name = "bob"', branch=branch)
+    whole.mutate('update Person set { salary: 70 } where name = "abe"', branch="side")
+    whole.mutate('insert Secret { name: "fourth" }', branch="side")
+    part = whole.as_actor("keeper", gate=ScopedGate({"Secret": ([], None)}))
+    preview = part.preview_merge("side")
+    assert ([c.id for c in preview.changes], preview.more_changes) == (["fourth"], False)
+    assert (len(preview), preview.conflict_count) == (0, 0)
+    assert whole.preview_merge("side").more_changes
+
+
+def test_a_merge_that_brings_a_type_needs_rules_about_it(whole: Graph) -> None:
+    whole.branches.create("side")
+    whole.schema.apply(SCHEMA + "node Extra { name: String @key }", branch="side")
+    whole.mutate('insert Extra { name: "x" }', branch="side")
+    keeper = whole.as_actor("keeper", gate=ScopedGate({"Secret": ([], None)}))
+    with pytest.raises(PolicyDenied, match="of a type out of its scope"):
+        keeper.merge("side")
+    assert "Extra" not in whole.schema.show().source
+
+
 def test_an_actor_that_only_writes_addresses_what_it_may_change(
     whole: Graph, tmp_path: Path
 ) -> None:
@@ -376,3 +475,24 @@ def test_a_rule_whose_property_was_renamed_shows_the_same_entities(whole: Graph)
     assert found == [("insert", "bob"), ("insert", "k2")]
     page = part.changes(cursor=cursor)
     assert [(c.op, c.id) for block in page.blocks for c in block.changes] == found
+
+
+def test_the_schema_is_shown_when_one_type_hides_a_property_of_its_interface(
+    tmp_path: Path,
+) -> None:
+    """The other type then has its properties in another order than the text of the schema."""
+    nodes = "node One implements Named {}\nnode Two implements Named {}"
+    text = f"interface Named {{ a: I32?  b: I32? }}\n{nodes}"
+    with omnigraph.init(tmp_path / "g", schema=text) as graph:
+        part = graph.as_actor("reader", gate=ScopedGate({"One": ([], None), "Two": (["a"], None)}))
+        assert part.schema.show().source.splitlines() == [
+            "interface Named {",
+            "  b: I32?",
+            "}",
+            "",
+            "node One implements Named {",
+            "  a: I32?",
+            "}",
+            "",
+            "node Two implements Named {}",
+        ]

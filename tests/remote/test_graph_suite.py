@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph_testing.graph_suite import CASES, LINES, SCHEMA, STORED, observed
+from omnigraph_testing.graph_suite import CASES, EXTERNAL, LINES, SCHEMA, STORED, observed
 from omnigraph_testing.http_server import ThreadServer
 
 
@@ -35,9 +35,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothGraphs]:
     queries = folder / "queries"
     queries.mkdir()
     (queries / "people.gq").write_text(STORED)
-    local = omnigraph.open(folder / "local.omni", actor="tester", queries=queries)
-    stored = (("people", str(queries)),)
-    with ThreadServer({"people": str(folder / "served.omni")}, queries=stored) as server:
+    local = omnigraph.open(
+        folder / "local.omni", actor="tester", queries=queries, external_blobs=[EXTERNAL]
+    )
+    stored, allowed = (("people", str(queries)),), (("people", EXTERNAL),)
+    with ThreadServer(
+        {"people": str(folder / "served.omni")}, queries=stored, external_blobs=allowed
+    ) as server:
         remote = omnigraph.open(f"{server.url}/graphs/people")
         yield BothGraphs(local, remote)
         remote.close()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +14,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
+from omnigraph.errors import ExternalBlobUnavailable, InvalidArgument
 from omnigraph.lance_store.reads.blob_reads import StoredBlob
 from omnigraph_testing.http_server import ThreadServer
 from omnigraph_testing.workloads import settings
@@ -23,19 +28,36 @@ LARGE = bytes(9_000_000)
 WHERE = {"entity": "node", "type": "Person", "id": "ada", "property": "photo"}
 
 
+SAFE = "https://pictures.example.com/people"
+"""A base to which the server sends readers."""
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that the writer may name and the server may not."""
+    found = tmp_path_factory.mktemp("files")
+    (found / "secret.txt").write_bytes(b"secret of the host")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[ThreadServer]:
     uri = str(tmp_path_factory.mktemp("blobs") / "graph.omni")
-    with omnigraph.init(uri, SCHEMA, settings=settings()) as graph:
+    engine = settings().allowing([f"file://{folder}", SAFE])
+    with omnigraph.init(uri, SCHEMA, settings=engine) as graph:
         people = [
             {"name": "ada", "photo": PHOTO},
             {"name": "bob"},
             {"name": "cy", "photo": b""},
             {"name": "dan", "photo": LARGE},
+            {"name": "web", "photo": f"{SAFE}/a%20b.jpg"},
+            {"name": "file", "photo": f"file://{folder}/secret.txt"},
         ]
         edges = [{"id": "k1", "src": "ada", "dst": "bob", "proof": b"proof"}]
         graph.apply({"Person": {"insert": people}, "Knows": {"insert": edges}})
-    with ThreadServer(uri, engine=settings()) as running:
+    # The settings of the process that serves allow the folder, but not for clients of a server.
+    engine = settings().allowing([f"file://{folder}"])
+    with ThreadServer(uri, engine=engine, external_blobs=(("default", SAFE),)) as running:
         yield running
 
 
@@ -188,3 +210,145 @@ def test_the_tag_follows_the_content(http: httpx.Client, local: Graph) -> None:
     old = http.get("/blob", params={**WHERE, "snapshot": first.headers["omnigraph-snapshot-id"]})
     assert old.content == PHOTO
     assert old.headers["etag"] == first.headers["etag"]
+
+
+# External blobs
+
+
+def of(http: httpx.Client, name: str, method: str = "GET", **headers: str) -> httpx.Response:
+    return http.request(method, "/blob", params={**WHERE, "id": name}, headers=headers)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_readers_are_sent_to_an_external_blob(
+    http: httpx.Client, local: Graph, method: str
+) -> None:
+    answer = of(http, "web", method, **{"If-None-Match": "*", "Range": "bytes=0-1"})
+    assert answer.status_code == 302
+    assert answer.headers["location"] == f"{SAFE}/a%20b.jpg"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["omnigraph-snapshot-id"] == local.snapshot().graph_commit_id
+    assert "etag" not in answer.headers
+    assert answer.content == b""
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_file_of_the_host_is_neither_sent_nor_named(
+    http: httpx.Client, folder: Path, method: str
+) -> None:
+    answer = of(http, "file", method)
+    assert answer.status_code == 424
+    assert "location" not in answer.headers
+    told = f"{answer.headers} {answer.text}"
+    assert str(folder) not in told
+    assert "secret" not in told
+    if method == "GET":
+        body = answer.json()
+        assert "code" not in body
+        assert body["external_blob_source"] == {"uri": "", "reason": "not_allowed"}
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://pictures.example.com/people-evil/a.jpg",
+        f"{SAFE}/../a.jpg",
+        f"{SAFE}/%2e%2e/a.jpg",
+        "https://user:pw@pictures.example.com/people/a.jpg",
+        "HTTPS://pictures.example.com/people/a.jpg",
+        f"{SAFE}/a.jpg?x",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+    ],
+)
+def test_clients_write_allowed_addresses_only(http: httpx.Client, folder: Path, uri: str) -> None:
+    text = 'query put($p: Blob) { insert Person { name: "new", photo: $p } }'
+    line = b'{"type":"Person","data":{"name":"new","photo":"%s"}}' % uri.encode()
+    answers = [
+        http.post("/mutate", json={"query": text, "params": {"p": uri}}),
+        http.post("/load/ndjson", content=line, headers={"Content-Type": "application/x-ndjson"}),
+        http.post(
+            "/apply", json={"edits": {"Person": {"insert": [{"name": "new", "photo": uri}]}}}
+        ),
+        http.post("/mutate", json={"query": text, "params": {"p": f"file://{folder}/secret.txt"}}),
+    ]
+    for answer in answers:
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["code"] == "bad_request"
+        assert "pw@" not in answer.text
+
+
+def test_a_client_follows_no_redirect_unless_it_names_the_base(
+    server: ThreadServer, folder: Path
+) -> None:
+    with omnigraph.open(f"{server.url}/graphs/default") as graph:
+        found = graph.blob("node", "Person", "web", "photo")
+        assert isinstance(found, omnigraph.ExternalBlob)
+        assert found.uri == f"{SAFE}/a%20b.jpg"
+        with pytest.raises(ExternalBlobUnavailable, match="external_blobs=") as caught:
+            found.read()
+        assert caught.value.reason == "not_allowed"
+        with pytest.raises(ExternalBlobUnavailable) as hidden:
+            graph.blob("node", "Person", "file", "photo")
+        assert hidden.value.uri == ""
+        assert str(folder) not in str(hidden.value)
+
+
+class Pages(BaseHTTPRequestHandler):
+    """A web server with one object, one redirect to it, and ranges on request."""
+
+    ranges = False
+
+    def do_GET(self) -> None:
+        if self.path == "/pictures/moved":
+            self.send_response(302)
+            self.send_header("Location", "/pictures/a%20b")
+            self.end_headers()
+            return
+        found = self.path == "/pictures/a%20b"
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        part = self.ranges and found and wanted
+        first, last = (int(wanted[1]), int(wanted[2])) if part and wanted else (0, 9)
+        content = b"0123456789"[first : last + 1] if found else b""
+        self.send_response(206 if part else 200 if found else 404)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.mark.parametrize("ranges", [False, True])
+def test_a_client_reads_from_a_web_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: bool
+) -> None:
+    monkeypatch.setattr(Pages, "ranges", ranges)
+    web = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{web.server_port}/pictures"
+    uri = str(tmp_path / "graph.omni")
+    omnigraph.init(uri, SCHEMA, settings=settings()).close()
+    with ThreadServer(uri, engine=settings(), external_blobs=(("default", base),)) as running:
+        address = f"{running.url}/graphs/default"
+        with omnigraph.open(address, external_blobs=[base]) as graph:
+            for name in ("a%20b", "moved", "none"):
+                rows = [{"name": name, "photo": f"{base}/{name}"}]
+                graph.apply({"Person": {"insert": rows}})
+            found = graph.blob("node", "Person", "a%20b", "photo")
+            assert (found.size, found.read(), found.read(3, 4)) == (10, b"0123456789", b"3456")
+            for name, reason in (("moved", "not_readable"), ("none", "not_found")):
+                with pytest.raises(ExternalBlobUnavailable) as caught:
+                    graph.blob("node", "Person", name, "photo").read()
+                assert caught.value.reason == reason
+    web.shutdown()
+    web.server_close()
+
+
+def test_a_server_does_not_start_with_a_wrong_base(tmp_path: Path) -> None:
+    for base in ("file:///data", "https://user:pw@host/a", "ftp://host/a"):
+        with pytest.raises(InvalidArgument, match="external blobs"):
+            ThreadServer(str(tmp_path), external_blobs=(("default", base),))

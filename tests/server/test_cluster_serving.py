@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
 from omnigraph.cli.main import app
 from omnigraph.cluster.lock import ClusterLock
-from omnigraph.cluster.resources import digest_of, with_graph_digests
+from omnigraph.cluster.resources import digest_of, sha256, with_graph_digests
 from omnigraph.cluster.root import ClusterIntent, open_root
 from omnigraph.cluster.serving import read_revision
 from omnigraph.errors import ClusterRefused, InvalidArgument, PolicyDenied
@@ -28,7 +29,7 @@ from omnigraph.server.state import ServerState
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph_testing.cluster_kit import BY_NAME, PEOPLE, POLICY, apply, declare, write
 from omnigraph_testing.fakes import FakeClock
-from omnigraph_testing.http_server import ProcessServer, ThreadServer, wait_until
+from omnigraph_testing.http_server import ProcessServer, ThreadServer, client_of, wait_until
 
 TOKENS = json.dumps({"ada": "t-ada", "eve": "t-eve", "grace": "t-grace"})
 SERVER_POLICY = (
@@ -43,6 +44,7 @@ POLICIES = (
     "  server: {file: server.yaml, applies_to: [cluster]}"
 )
 KEY = {"EMBEDDING_KEY": "k"}
+ASKED = {"query": "match { $p: Person } return { count($p) as n }"}
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +160,6 @@ def test_an_invalid_bundle_in_the_catalog_refuses_the_start(folder: Path) -> Non
     root = open_root(str(folder))
     bad = b"version: 1\nrule: []\n"
     root.put_payload("policy.server", bad)
-    from omnigraph.cluster.resources import sha256
-
     edit(folder, lambda r: r["policy.server"].update(digest=sha256(bad)))
     with pytest.raises(ClusterRefused) as caught:
         state_of(folder)
@@ -188,11 +188,19 @@ def pending(folder: Path) -> None:
     open_root(str(folder)).write_intent(made)
 
 
+def unparsable_query(folder: Path) -> None:
+    """A text that another program wrote into the catalog; its digest is right."""
+    text = b"query by_name("
+    open_root(str(folder)).put_payload("query.people.by_name", text)
+    edit(folder, lambda r: r["query.people.by_name"].update(digest=sha256(text)))
+
+
 QUARANTINES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
     "cluster_recovery_pending": (pending, KEY),
     "not_found": (lambda f: shutil.rmtree(f / "graphs" / "people.omni"), KEY),
     "query_typecheck_error": (break_query, KEY),
     "embedding_secret_missing": (lambda f: None, {"EMBEDDING_KEY": ""}),
+    "query_typecheck_error of a text": (unparsable_query, KEY),
 }
 
 
@@ -202,13 +210,31 @@ def test_what_is_wrong_with_a_graph_sets_it_aside(folder: Path, code: str) -> No
     harm(folder)
     state = state_of(folder, environment)
     open_graphs(state)
-    assert {name: each.code for name, each in state.graphs.quarantined.items()} == {"people": code}
+    found = {name: each.code for name, each in state.graphs.quarantined.items()}
+    assert found == {"people": code.partition(" ")[0]}
     assert [served.graph_id for served in state.graphs] == ["docs"]
     state.graphs.close()
     strict = state_of(folder, environment, require_all_graphs=True)
     with pytest.raises(InvalidArgument, match="people"):
         open_graphs(strict)
     strict.graphs.close()
+
+
+def test_an_id_that_no_route_can_have_is_set_aside(folder: Path) -> None:
+    """As a ledger of another program may hold it."""
+
+    def rename(resources: dict[str, Any]) -> None:
+        for kind in ("graph", "schema"):
+            resources[f"{kind}.my_docs"] = resources.pop(f"{kind}.docs")
+        resources["policy.devs"]["applies_to"] = ["graph.people", "graph.my_docs"]
+
+    edit(folder, rename)
+    state = state_of(folder)
+    open_graphs(state)
+    assert [(name, each.code) for name, each in state.graphs.quarantined.items()] == [
+        ("my_docs", "invalid_graph_id")
+    ]
+    state.graphs.close()
 
 
 def test_no_healthy_graph_refuses_the_start(folder: Path) -> None:
@@ -358,6 +384,77 @@ def test_a_process_follows_at_sighup(folder: Path, tmp_path: Path) -> None:
     assert mixed.exit_code == 2
 
 
+class Load:
+    """Requests without a pause, over several connections, because each stays with one worker."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.statuses: list[int] = []
+        self.failures: list[httpx.HTTPError] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(6)]
+
+    def _ask(self) -> None:
+        try:
+            with client_of(f"{self.url}/graphs/people", "t-ada") as http:
+                while not self._stop.is_set():
+                    self.statuses.append(http.post("/query", json=ASKED).status_code)
+                    self.statuses.append(http.get("/queries").status_code)
+        except httpx.HTTPError as error:
+            self.failures.append(error)
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def goes_on(self) -> None:
+        seen = len(self.statuses)
+        wait_until(lambda: len(self.statuses) > seen + 12 or self.failures, 60)
+
+
+def revisions(url: str) -> set[int]:
+    """Of all workers: every connection is a new one, and each worker takes some."""
+    found = set()
+    for _ in range(12):
+        with client_of(url, "t-grace") as http:
+            found.add(http.get("/readyz").json()["state_revision"])
+    return found
+
+
+@pytest.mark.slow
+def test_two_workers_change_the_revision_under_load(folder: Path, tmp_path: Path) -> None:
+    """By SIGHUP, by `POST /admin/reload` and by the watch; no request fails or is cut off."""
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": TOKENS, **KEY}
+    arguments = ("--cluster", str(folder), "--workers", "2")
+    with (
+        ProcessServer(*arguments, environment=environment, log=tmp_path / "log") as server,
+        Load(server.url) as load,
+        server.client("t-grace") as grace,
+    ):
+        for number, way in enumerate(("signal", "route", "watch"), 2):
+            write(folder, people_gq=BY_NAME.replace("by_name", f"named_{way}"))
+            assert apply(folder).body["converged"]
+            if way == "signal":
+                assert server.process is not None
+                server.process.send_signal(signal.SIGHUP)
+            elif way == "route":
+                assert grace.post("/admin/reload").json()["state_revision"] == number
+            wait_until(lambda wanted=number: revisions(server.url) == {wanted}, 60)
+            load.goes_on()
+        with client_of(f"{server.url}/graphs/people", "t-ada") as http:
+            assert [each["name"] for each in http.get("/queries").json()["queries"]] == [
+                "named_watch"
+            ]
+    assert not load.failures
+    assert set(load.statuses) == {200}
+
+
 def test_open_graphs_get_and_lose_policies(folder: Path) -> None:
     """The graph stays open, and its handles ask the rules of the newest revision."""
     graphs = f"graphs:\n{PEOPLE_GRAPH}\n  docs: {{schema: docs.pg}}"
@@ -383,3 +480,37 @@ def test_open_graphs_get_and_lose_policies(folder: Path) -> None:
     look_after_graphs(state)
     assert (may("eve", "read"), may("eve", "change")) == (True, False)
     state.graphs.close()
+
+
+SAFE, OURS = "https://pictures.example.com/a", "s3://inner/pictures"
+
+
+def test_a_cluster_says_which_external_blobs_its_graphs_allow(tmp_path: Path) -> None:
+    """A server allows what is server-safe, seed data may name all, and other graphs nothing."""
+    folder = tmp_path / "config"
+    schema = "node Person { name: String @key  photo: Blob? }"
+    seed = json.dumps({"type": "Person", "data": {"name": "seed", "photo": f"{OURS}/x"}})
+    write(folder, people_pg=schema, docs_pg=schema)
+    (folder / "seed.ndjson").write_text(seed)
+    allow = f"[{{base: '{SAFE}', scope: server_safe}}, {{base: '{OURS}', scope: embedded_only}}]"
+    declare(
+        folder,
+        "graphs:",
+        f"  people: {{schema: people.pg, external_blobs: {{allow: {allow}}}, "
+        "data: {seed: [seed.ndjson]}}",
+        "  docs: {schema: docs.pg}",
+    )
+    assert apply(folder).body["converged"]
+    put = "query put($p: Blob) { insert Person { name: 'new', photo: $p } }".replace("'", '"')
+    place = {"entity": "node", "type": "Person", "property": "photo"}
+    with ThreadServer({}, cluster=str(folder)) as server:
+        with server.graph_client("people") as http:
+            for uri, status in ((f"{SAFE}/1", 200), (f"{OURS}/1", 400), (f"{SAFE}x/1", 400)):
+                found = http.post("/mutate", json={"query": put, "params": {"p": uri}})
+                assert found.status_code == status, found.text
+            sent = http.get("/blob", params={**place, "id": "new"})
+            assert (sent.status_code, sent.headers["location"]) == (302, f"{SAFE}/1")
+            assert http.get("/blob", params={**place, "id": "seed"}).status_code == 424
+        with server.graph_client("docs") as http:
+            found = http.post("/mutate", json={"query": put, "params": {"p": f"{SAFE}/1"}})
+            assert found.status_code == 400

@@ -382,3 +382,19 @@ def test_a_load_needs_permission_before_its_body_is_read(folder: Path) -> None:
 
         assert send(client, parts()).status_code == 403
         assert len(asked) < 50_000
+
+
+def test_a_batch_is_committed_once_under_any_key(tmp_path: Path) -> None:
+    from omnigraph.manifest.records import StreamBatch
+
+    omnigraph.init(tmp_path / "g.omni", "node Person { name: String @key }").close()
+    batch = StreamBatch("crowd", 0)
+    with (
+        ThreadServer(str(tmp_path / "g.omni")) as server,
+        omnigraph.open(f"{server.url}/graphs/default") as graph,
+    ):
+        first = graph.load({"Person": [{"name": "Ada"}]}, stream_batch=batch)
+        again = graph.load({"Person": [{"name": "Bob"}]}, stream_batch=batch)
+        assert again.repeated
+        assert again.commit == first.commit
+        assert graph.read("Person")["name"].to_pylist() == ["Ada"]

@@ -6,10 +6,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from omnigraph.cli.output import GREEN, MAGENTA, RED, YELLOW, Paint
-from omnigraph.cluster.changes import CREATE, DELETE, DERIVED, UPDATE, ApprovalGate, ResourceChange
+from omnigraph.cluster.changes import (
+    CREATE,
+    DELETE,
+    DERIVED,
+    UPDATE,
+    ApprovalGate,
+    ResourceChange,
+    retention_of,
+)
 from omnigraph.cluster.commands import ClusterReport
 from omnigraph.cluster.declarations import ERROR
-from omnigraph.cluster.resources import GRAPH, graph_of, kind_of, name_of
+from omnigraph.cluster.resources import (
+    GRAPH,
+    RETENTION,
+    ResourceEntry,
+    graph_of,
+    kind_of,
+    name_of,
+)
 from omnigraph.values.plurals import counted
 
 _MARKS = {CREATE: ("+", GREEN), UPDATE: ("~", YELLOW), DELETE: ("-", RED)}
@@ -22,6 +37,7 @@ _REASONS = {
     "adopted": "the graph exists already and is taken over",
     "drifted": "the live schema is not the one that was applied",
     "schema_change_refused": "the engine refuses this change",
+    "retention_cut": "it keeps less than before",
     "data_loss_forbidden": "it would lose data, and allow_data_loss is never",
 }
 _IN_THE_TREE = ("apply_dependency_blocked", "apply_unsupported_change")
@@ -29,6 +45,7 @@ _GATES = {
     "graph_delete": "deletes a graph with all its data",
     "graph_missing": "creates a lost graph again, empty",
     "data_loss": "loses data",
+    "retention_cut": "lets cleanup remove commits that are kept now",
     "cluster_recovery_pending": "lets go of an interrupted change",
 }
 
@@ -41,7 +58,12 @@ def plan_lines(report: ClusterReport, paint: Paint) -> Iterator[str]:
     yield from gate_lines(report.gates, paint)
     affected = report.body.get("blast_radius", ())
     own = {change.resource for change in report.changes}
-    derived = {each.resource for each in report.changes if each.disposition == DERIVED}
+    # An update of a graph follows from its parts, which are listed themselves.
+    derived = {
+        each.resource
+        for each in report.changes
+        if kind_of(each.resource) == GRAPH and each.operation == UPDATE
+    }
     affected = [each for each in affected if each["resource"] not in derived]
     others = [
         (each["resource"], [a for a in each["affected"] if a not in own]) for each in affected
@@ -63,12 +85,13 @@ def change_lines(changes: Sequence[ResourceChange], paint: Paint) -> Iterator[st
         members = by_graph[graph_id]
         own = next((each for each in members if kind_of(each.resource) == GRAPH), None)
         yield f"graph {graph_id}" if own is None else _line(own, f"graph {graph_id}", paint)
+        deleted = own is not None and own.operation == DELETE
         for change in members:
             if change is not own:
                 kind = kind_of(change.resource)
                 title = kind if kind != "query" else f"query {name_of(change.resource)}"
                 yield f"  {_line(change, title, paint)}"
-                yield from (f"    {step}" for step in _steps(change, paint))
+                yield from (f"    {step}" for step in _steps(change, paint, deleted=deleted))
     for change in by_graph.get(None, ()):
         title = change.resource.replace(".", " ", 1)
         yield _line(change, title, paint)
@@ -88,7 +111,28 @@ def _line(change: ResourceChange, title: str, paint: Paint) -> str:
     return f"{shown}{told if change.is_done else paint(MAGENTA, told)}"
 
 
-def _steps(change: ResourceChange, paint: Paint) -> Iterator[str]:
+def _kept(entry: ResourceEntry | None) -> str:
+    """What a retention keeps readable, in words."""
+    rule = retention_of(entry)
+    parts = [] if rule.keep is None else [counted(rule.keep, "commit")]
+    if rule.older_than_micros is not None:
+        parts.append(f"the last {_duration(rule.older_than_micros)}")
+    return " and ".join(parts) or "every commit"
+
+
+def _duration(micros: int) -> str:
+    """As a person writes it: `30d`, `12h`."""
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if micros and micros % (seconds * 1_000_000) == 0:
+            return f"{micros // (seconds * 1_000_000)}{unit}"
+    return f"{micros / 1_000_000:g}s"
+
+
+def _steps(change: ResourceChange, paint: Paint, *, deleted: bool) -> Iterator[str]:
+    """What a change does, in words; `deleted` says that its whole graph goes."""
+    if kind_of(change.resource) == RETENTION and not deleted:
+        before = "" if change.before is None and change.is_done else f"{_kept(change.before)} -> "
+        yield f"cleanup keeps {before}{_kept(change.after)}"
     migration = change.migration
     if migration is None:
         return

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from omnigraph.cli.failures import failures, leave_broken_pipe
+from omnigraph.cli.imports import leave_pandas_out
 from omnigraph.cli.output import EXIT_BROKEN_PIPE, WrongUsage, print_json
 from omnigraph.cli.scopes import ANY, LOCAL, SCOPE_FLAGS, AddressFlags, Reach, ScopeKind
 from omnigraph.cli.session import Session
@@ -85,13 +86,19 @@ Handler = Callable[..., None]
 
 
 def command(
-    group: typer.Typer, name: str, reach: Reach | None = None, *, writes: bool = False
+    group: typer.Typer,
+    name: str,
+    reach: Reach | None = None,
+    *,
+    writes: bool = False,
+    frames: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Add `handler(session, …)` to a group; its other parameters become options.
 
     A parameter whose type is a dataclass stands for several options: the fields of the dataclass.
     `reach` says on which kinds of scopes the command works, and gives it the flags that name them.
     `writes` says whether the command may change something, so that `--as` has a meaning.
+    `frames` says whether the command may use pandas. Work on Spark may, too: see `--engine`.
     """
 
     def register(handler: Handler) -> Handler:
@@ -100,9 +107,12 @@ def command(
         options = list(spread(own))
         names = {option.name for option in options}
         chosen = reach or (ANY if _STORE in names else LOCAL)
+        on_graph = bool(chosen.kinds)
 
         @functools.wraps(handler)
         def run(ctx: typer.Context, **given: Any) -> None:
+            if on_graph and not frames and given.get(_ENGINE, _LOCAL_ENGINE) == _LOCAL_ENGINE:
+                leave_pandas_out()
             session = _session(ctx, given, chosen)
             bound = session.policy() is not None
             if session.as_actor is not None and reach is not None and not (writes or bound):
@@ -171,7 +181,8 @@ _GLOBAL = (
 MAIN = "main"
 DEFAULT_COMMAND = "run"
 """The command of a group that runs if no command of the group is named."""
-_STORE, _BRANCH = "store", "branch"
+_STORE, _BRANCH, _ENGINE = "store", "branch", "engine"
+_LOCAL_ENGINE = "local"
 _SCOPE_PARAMETERS = {
     "server_url": (_parameter("server_url", Server, None), {ScopeKind.SERVER}),
     "cluster": (_parameter("cluster", Cluster, None), {ScopeKind.CLUSTER}),

@@ -37,6 +37,14 @@ class BranchPlace:
     branch: Branch = "main"
 
 
+ExternalBlobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--external-blobs",
+        metavar="BASE",
+        help="An address below which blobs may lie outside of the graph; repeatable.",
+    ),
+]
 At = Annotated[
     str | None,
     typer.Option(

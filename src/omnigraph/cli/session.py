@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,6 +53,8 @@ class Session:
     """The flags that name a server, a cluster or a profile."""
     token: str | None = field(default=None, repr=False)
     policy_file: str | None = None
+    external_blobs: tuple[str, ...] = ()
+    """Bases of external blobs that the command line names."""
     command: str = "omnigraph"
     """The command, as users write it: `branch create`."""
     reach: Reach = UPKEEP
@@ -78,8 +80,12 @@ class Session:
         return self.policy_file or os.environ.get(POLICY_VARIABLE) or None
 
     def settings(self) -> Settings:
-        """The settings of the config file."""
-        return self.config().settings
+        """The settings of the config file, and of the command line."""
+        return self.config().settings.allowing(self.external_blobs)
+
+    def allowing(self, external_blobs: Sequence[str] | None) -> Session:
+        """The same run with these bases of external blobs."""
+        return replace(self, external_blobs=tuple(external_blobs or ()))
 
     def scope(self, uri: str | None = None, store: str | None = None) -> GraphScope:
         """The store, server or cluster of this run; `cli.scopes` has the rules."""
@@ -259,12 +265,14 @@ def _applied(session: Session, uri: str) -> tuple[Settings, QueryPlace | None]:
     scope = session.last_scope
     if scope is None or scope.kind is not ScopeKind.CLUSTER:
         return session.settings(), None
-    from omnigraph.cluster.graph_work import provider_settings
+    from omnigraph.cluster.graph_work import applied_settings
     from omnigraph.cluster.serving import applied_graph
 
     graph_id = uri.rpartition("/")[2].removesuffix(GRAPH_SUFFIX)
     found = applied_graph(scope.target, graph_id, os.environ)
-    return provider_settings(session.settings(), found.profile), found.queries
+    settings = applied_settings(session.settings(), found.profile, found.retention)
+    assert found.blobs is not None
+    return replace(settings, external_blobs=found.blobs), found.queries
 
 
 def _bound_actor(session: Session) -> str | None:
@@ -291,6 +299,8 @@ def read_branch(session: Session, place: BranchPlace) -> Graph:
 def open_to_write(
     session: Session, uri: str, *where: str | None, queries: QueryPlace | None = None
 ) -> Graph:
+    if session.external_blobs and uri.lower().startswith(("http://", "https://")):
+        raise WrongUsage("--external-blobs is for a store: a server says what its graphs allow")
     graph = _open(session, uri, read_only=False, queries=queries)
     echo_target(session, uri, *where)
     return graph

@@ -7,8 +7,8 @@ and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from omnigraph.cluster.recovery import (
 )
 from omnigraph.cluster.resources import (
     GRAPH,
+    RETENTION,
     SCHEMA,
     catalog_key,
     graph_address,
@@ -46,6 +47,8 @@ from omnigraph.cluster.root import CREATE as CREATE_INTENT
 from omnigraph.cluster.root import DELETE as DELETE_INTENT
 from omnigraph.cluster.root import SCHEMA_APPLY, Approval, ClusterIntent, ClusterRoot
 from omnigraph.cluster.session import ApplyTerms, OpenCluster, Proposal, check_targets, prepare
+from omnigraph.commit.export_marks import removal_mark
+from omnigraph.commit.intents import IntentBoard
 from omnigraph.errors import ClusterRefused, OmnigraphError
 
 
@@ -86,7 +89,7 @@ def apply_cluster(
         check_targets(cluster, stored, terms.targets)
         proposal = prepare(cluster, stored, terms, lambda intent: finish_creation(cluster, intent))
         require_plan(proposal)
-        run = _ApplyRun(cluster, proposal)
+        run = _ApplyRun(cluster, proposal, run_id=cluster.call.clock.new_ulid())
         run.act()
         if lock is not None:
             lock.require()
@@ -129,6 +132,8 @@ class _ApplyRun:
     used: dict[str, list[Approval]] = field(default_factory=dict)
     """By operation id: the approvals that it used."""
     stopped: bool = False
+    run_id: str = ""
+    """Stands in the records of approvals whose change needed no intent."""
 
     @property
     def changes(self) -> list[ResourceChange]:
@@ -168,7 +173,7 @@ class _ApplyRun:
             act(change, graph_id)
         except OmnigraphError as error:
             self.stopped = True
-            code = f"{name}_failed"
+            code = error.reason if isinstance(error, ClusterRefused) else f"{name}_failed"
             self.failed[graph_id] = code
             self.diagnostics.append(ClusterDiagnostic(code, error.message, change.resource))
             self.statuses[change.resource] = {
@@ -198,11 +203,7 @@ class _ApplyRun:
             ),
             None,
         )
-        used = (
-            []
-            if gate is None
-            else self.proposal.used_approvals(gate, self.cluster.desired.config_digest)
-        )
+        used = [] if gate is None else self._approvals_of(gate)
         live = self.proposal.live.get(graph_id)
         schema = self.cluster.desired.entries.get(f"{SCHEMA}.{graph_id}")
         intent = ClusterIntent(
@@ -255,10 +256,29 @@ class _ApplyRun:
                 reason="apply_approval_invariant_violation",
                 path=change.resource,
             )
-        self._announce(change, graph_id, DELETE_INTENT)
-        failpoints.hit("cluster_apply.before_graph_delete")
-        self.cluster.root.delete_graph(graph_id)
+        root = self.cluster.root
+        with self._no_exports(graph_id):
+            self._announce(change, graph_id, DELETE_INTENT)
+            failpoints.hit("cluster_apply.before_graph_delete")
+            root.delete_manifest(graph_id)
+        root.delete_graph(graph_id)
         failpoints.hit("cluster_apply.after_graph_delete")
+
+    @contextmanager
+    def _no_exports(self, graph_id: str) -> Iterator[None]:
+        """Refuse while the graph is exported, and keep exports from beginning."""
+        call = self.cluster.call
+        board = IntentBoard(self.cluster.root.graph_files(graph_id), call.clock)
+        with removal_mark(board, call.clock, call.settings.write, call.actor) as exports:
+            if exports:
+                names = sorted({each.actor_id or "an unnamed actor" for each in exports})
+                raise ClusterRefused(
+                    f"{', '.join(names)} exports this graph now: apply again when the export has "
+                    "ended. Nothing of the graph was removed",
+                    reason="graph_delete_export_in_progress",
+                    path=graph_address(graph_id),
+                )
+            yield
 
     def _payloads(self) -> None:
         """Write the texts that the ledger will name and the catalog does not have."""
@@ -300,7 +320,7 @@ class _ApplyRun:
                 case "approval_required":
                     message = f"waits for an approval: `omnigraph cluster approve {path}`"
                     code = "apply_unsupported_change"
-                    if kind_of(path) in (GRAPH, SCHEMA):
+                    if kind_of(path) in (GRAPH, SCHEMA, RETENTION):
                         self.diagnostics.append(warning(code, message, path))
                 case "dependency_not_applied":
                     message = "waits for a change that it depends on"
@@ -318,6 +338,8 @@ class _ApplyRun:
             if each.is_done and each.operation == DELETE and kind_of(each.resource) == GRAPH
         }
         now = self.cluster.call.now()
+        for gate in (*self.proposal.swept.released, *self._recorded_gates(changes)):
+            consume(after, self._approvals_of(gate), now, self.run_id)
         for intent in self.intents:
             consume(after, self.used[intent.operation_id], now, intent.operation_id)
             if intent.kind == DELETE_INTENT and intent.graph_id in deleted:
@@ -325,6 +347,18 @@ class _ApplyRun:
                 mark = tombstone(now, intent.approval_id, intent.actor)
                 after.observations[address] = mark
         return after
+
+    def _recorded_gates(self, changes: Sequence[ResourceChange]) -> list[ApprovalGate]:
+        """Gates of changes that move no graph and were made: the ledger alone records them."""
+        made = {
+            (each.resource, each.operation)
+            for each in changes
+            if each.is_done and not each.moves_graph
+        }
+        return [g for g in self.proposal.gates if (g.resource, g.operation) in made]
+
+    def _approvals_of(self, gate: ApprovalGate) -> list[Approval]:
+        return self.proposal.used_approvals(gate, self.cluster.desired.config_digest)
 
     def record(self) -> tuple[StoredLedger, bool]:
         """Swap the ledger if it changed, then let go of intents and approvals."""

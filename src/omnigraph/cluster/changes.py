@@ -7,7 +7,7 @@ records what was done. None of them reads or writes anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from omnigraph.cluster.resources import (
     POLICY,
     PROVIDER,
     QUERY,
+    RETENTION,
     SCHEMA,
     ResourceEntry,
     graph_address,
@@ -27,6 +28,7 @@ from omnigraph.cluster.resources import (
     name_of,
     with_graph_digests,
 )
+from omnigraph.maintain.garbage import Retention
 
 CREATE = "create"
 UPDATE = "update"
@@ -43,8 +45,9 @@ RECOVERY_PENDING = "cluster_recovery_pending"
 DEPENDENCY = "dependency_not_applied"
 NOT_TARGETED = "not_targeted"
 LOSSY = "data_loss"
+RETENTION_CUT = "retention_cut"
 
-_ORDER = {PROVIDER: 0, GRAPH: 1, SCHEMA: 2, QUERY: 3, POLICY: 4}
+_ORDER = {PROVIDER: 0, GRAPH: 1, SCHEMA: 2, QUERY: 3, RETENTION: 4, POLICY: 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,15 @@ class ResourceChange:
 
 
 def propose(
-    desired: DesiredCluster, ledger: Ledger, live: Mapping[str, LiveGraph]
+    desired: DesiredCluster,
+    ledger: Ledger,
+    live: Mapping[str, LiveGraph],
+    created: Set[str] = frozenset(),
 ) -> list[ResourceChange]:
-    """The changes from ledger and live graphs to the desired state, in the order of work."""
+    """The changes from ledger and live graphs to the desired state, in the order of work.
+
+    `created` are graphs whose interrupted creation these changes complete.
+    """
     found: list[ResourceChange] = []
     for address in sorted({*desired.entries, *ledger.resources}):
         before, after = ledger.resources.get(address), desired.entries.get(address)
@@ -123,6 +132,14 @@ def propose(
                 graph_id = name_of(address)
                 exists = graph_address(graph_id) in ledger.resources
                 change = _schema_change(address, before, after, live.get(graph_id), exists)
+            case "retention":
+                graph_id = name_of(address)
+                root = live.get(graph_id)
+                known = graph_address(graph_id) in ledger.resources
+                has_commits = (RootState.OPEN, RootState.UNREADABLE)
+                is_old = known if root is None else root.state in has_commits
+                is_old = is_old and graph_id not in created
+                change = _retention_change(address, before, after, is_old)
             case _:
                 change = _entry_change(address, before, after)
         if change is not None:
@@ -188,6 +205,22 @@ def _schema_change(
     return ResourceChange(address, UPDATE, before, after, found, reason=reason, moves_graph=True)
 
 
+def _retention_change(
+    address: str, before: ResourceEntry | None, after: ResourceEntry | None, is_old: bool
+) -> ResourceChange | None:
+    """A rule that keeps less than before is a cut, unless the graph is created with it."""
+    change = _entry_change(address, before, after)
+    if change is None or not is_old:
+        return change
+    cuts = retention_of(after).cuts(retention_of(before))
+    return replace(change, reason=RETENTION_CUT if cuts else None)
+
+
+def retention_of(entry: ResourceEntry | None) -> Retention:
+    """What an entry keeps readable; no entry keeps all."""
+    return Retention.of_rules({} if entry is None or not entry.retention else entry.retention)
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyFacts:
     """What decides about changes, apart from the changes themselves."""
@@ -248,6 +281,8 @@ def _gate_reason(change: ResourceChange, facts: ApplyFacts) -> str | None:
             return "graph_delete"
         case "graph", "create" if change.reason == GRAPH_MISSING:
             return GRAPH_MISSING
+        case "retention", _ if change.reason == RETENTION_CUT:
+            return RETENTION_CUT
         case "schema", "update" if change.migration is not None and change.migration.lossy:
             return None if graph_id in facts.never_lossy else LOSSY
     return None
@@ -275,7 +310,7 @@ def classify(changes: Sequence[ResourceChange], facts: ApplyFacts) -> list[Resou
             held.setdefault(graph_id, reason)
         disposition = DEFERRED if reason == NOT_TARGETED else BLOCKED
         found.append(replace(change, disposition=disposition, reason=reason))
-    found = _graphs_follow_schemas(found, held)
+    found = _graphs_follow_parts(found, held)
     unsettled = {
         name_of(each.resource)
         for each in found
@@ -335,16 +370,35 @@ def _dependent_reason(change: ResourceChange, reason: str, leaving: bool) -> str
     return reason if leaving and reason != NOT_TARGETED else DEPENDENCY
 
 
-def _graphs_follow_schemas(
+def _graphs_follow_parts(
     changes: Sequence[ResourceChange], held: Mapping[str, str]
 ) -> list[ResourceChange]:
-    """A graph whose schema is not applied keeps its old digest, so nothing of it is recorded."""
+    """A graph whose schema, or no part at all, is applied keeps its digest."""
+    done = {each.resource for each in changes if each.is_done}
+    moving = {graph_of(name) for name in done if kind_of(name) != GRAPH}
+    waiting = {graph_of(each.resource) for each in changes if not each.is_done}
+
+    def waits(change: ResourceChange) -> bool:
+        if kind_of(change.resource) != GRAPH or not change.is_done:
+            return False
+        graph_id = graph_of(change.resource)
+        if graph_id in held:
+            return True
+        follows = change.disposition == DERIVED and graph_id in waiting - moving
+        return follows and not _has_own_change(change, done)
+
     return [
-        replace(each, disposition=BLOCKED, reason=DEPENDENCY)
-        if kind_of(each.resource) == GRAPH and each.is_done and graph_of(each.resource) in held
-        else each
+        replace(each, disposition=BLOCKED, reason=DEPENDENCY) if waits(each) else each
         for each in changes
     ]
+
+
+def _has_own_change(change: ResourceChange, done: set[str]) -> bool:
+    """Whether a graph changes apart from its parts: its blobs, or its provider."""
+    before, after = change.before, change.after
+    if before is None or after is None or after.embedding_provider in done:
+        return True
+    return replace(before, digest="") != replace(after, digest="")
 
 
 def _wait_for_graphs(change: ResourceChange, unsettled: set[str]) -> ResourceChange:

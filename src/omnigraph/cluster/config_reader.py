@@ -26,7 +26,10 @@ from omnigraph.cluster.declarations import (
     SeedData,
     has_errors,
 )
+from omnigraph.errors import InvalidArgument
+from omnigraph.maintain.garbage import Retention
 from omnigraph.syntax.strict_yaml import DUPLICATE_KEY, FileFindings, read_yaml
+from omnigraph.values.external_blobs import base_problem, overlap
 from omnigraph.values.identifiers import GRAPH_ID, RESERVED_GRAPH_IDS
 from omnigraph.values.known_names import did_you_mean
 
@@ -53,6 +56,7 @@ _GRAPH_KEYS = (
     "external_blobs",
     "schema_migration",
     "data",
+    "retention",
 )
 _PROVIDER_KINDS = ("openai-compatible", "openai", "gemini", "mock")
 _SCOPES = ("server_safe", "embedded_only")
@@ -349,7 +353,27 @@ class _ConfigReading:
             allow_data_loss=loss,  # type: ignore[arg-type]
             backfill=self.mapping(migration.get("backfill"), (*migration_path, "backfill"), None),
             seed=self._seed(body.get("data"), (*path, "data")),
+            retention=self._retention(body.get("retention"), (*path, "retention")),
         )
+
+    def _retention(self, value: Any, path: _Path) -> dict[str, float] | None:
+        """What `cleanup` keeps readable, with the names and values of its options."""
+        if value is None:
+            return None
+        body = self.mapping(value, path, ("keep", "older_than"))
+        try:
+            found = Retention.of(body.get("keep"), body.get("older_than"))
+        except InvalidArgument as error:
+            self.add(_INVALID, path, error.message)
+            return None
+        if found.keeps_all:
+            self.add(_INVALID, path, "needs `keep`, `older_than` or both")
+        rules: dict[str, float] = {}
+        if found.keep is not None:
+            rules["keep"] = found.keep
+        if found.older_than_micros is not None:
+            rules["older_than_seconds"] = found.older_than_micros / 1_000_000
+        return rules
 
     def _seed(self, value: Any, path: _Path) -> SeedData | None:
         body = self.mapping(value, path, ("seed", "mode"))
@@ -418,7 +442,7 @@ class _ConfigReading:
             return ()
         found = [self._blob(item, (*path, "allow", at)) for at, item in enumerate(items)]
         for at, each in enumerate(found):
-            if any(_overlap(each.base, other.base) for other in found[:at]):
+            if any(overlap(each.base, other.base) for other in found[:at]):
                 message = f"{each.base!r} overlaps another base: leave one of them out"
                 self.add("invalid_external_blob_policy", (*path, "allow", at), message)
         return tuple(found)
@@ -430,7 +454,7 @@ class _ConfigReading:
         code = "invalid_external_blob_base"
         text = self.text_of(body.get("base"), (*path, "base"), code)
         base = self.expanded(text, (*path, "base"), code)
-        problem = _base_problem(base) if base else None
+        problem = base_problem(base) if base else None
         if problem is not None:
             self.add(code, (*path, "base"), problem)
         if base.startswith("file://") and scope == "server_safe":
@@ -514,25 +538,3 @@ def _key(path: _Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
-
-
-def _base_problem(base: str) -> str | None:
-    parts = urlsplit(base)
-    if parts.scheme not in ("file", "s3", "http", "https"):
-        return "must be an absolute address: file:///folder, s3://bucket/prefix or https://host/…"
-    if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
-        return "must be file:///folder"
-    if parts.scheme != "file" and not parts.netloc:
-        return "names no host or bucket"
-    if parts.username is not None or parts.password is not None:
-        return "must hold no credentials"
-    if parts.query or parts.fragment or "?" in base or "#" in base:
-        return "must have no query and no fragment"
-    if any(part in (".", "..") for part in parts.path.split("/")) or "//" in parts.path:
-        return "must be canonical: without `.`, `..` and `//`"
-    return None
-
-
-def _overlap(one: str, other: str) -> bool:
-    first, second = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
-    return first.startswith(second) or second.startswith(first)

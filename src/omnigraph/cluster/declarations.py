@@ -122,6 +122,8 @@ class GraphDeclaration:
     allow_data_loss: DataLoss = "approval"
     backfill: Mapping[str, Any] = field(default_factory=dict)
     seed: SeedData | None = None
+    retention: Mapping[str, float] | None = None
+    """What stays readable, `keep` commits and `older_than_seconds`; None keeps all."""
 
     @property
     def blob_policy(self) -> list[dict[str, str]] | None:

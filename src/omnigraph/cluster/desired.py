@@ -26,6 +26,7 @@ from omnigraph.cluster.resources import (
     graph_address,
     kind_of,
     query_address,
+    retention_address,
     schema_address,
     sha256,
     with_graph_digests,
@@ -163,6 +164,9 @@ class _Resolving:
                 WARNING,
             )
         self._queries(graph, catalog)
+        if graph.retention is not None:
+            entry = ResourceEntry(digest_of(graph.retention), retention=graph.retention)
+            self.entries[retention_address(graph.graph_id)] = entry
         for relative in graph.seed.files if graph.seed is not None else ():
             if not any(self._path(relative).parent.glob(self._path(relative).name)):
                 at = f"graphs.{graph.graph_id}.data.seed"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from omnigraph.cluster.changes import Migration
 from omnigraph.cluster.declarations import GraphDeclaration
@@ -15,7 +14,7 @@ from omnigraph.errors import IdempotencyConflict, OmnigraphError
 from omnigraph.graph.open import create_managed, open_graph
 from omnigraph.graph.schema_changes import apply_schema
 from omnigraph.schema.changes import Granted
-from omnigraph.settings.models import EmbeddingSettings, Settings
+from omnigraph.settings.models import EmbeddingSettings, ExternalBlobSettings, Settings
 from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
 from omnigraph.values.known_names import LOCAL
@@ -23,8 +22,20 @@ from omnigraph.values.known_names import LOCAL
 _ALLOW_DATA_LOSS = "allow_data_loss"
 
 
-def provider_settings(settings: Settings, profile: Mapping[str, str] | None) -> Settings:
-    """The settings of the engine with the embedding provider of a cluster."""
+def applied_settings(
+    settings: Settings,
+    profile: Mapping[str, str] | None,
+    retention: Mapping[str, float] | None = None,
+) -> Settings:
+    """The settings of the engine with what a cluster applied to a graph: provider and retention."""
+    if retention is not None:
+        keep = retention.get("keep")
+        maintenance = replace(
+            settings.maintenance,
+            keep_commits=None if keep is None else int(keep),
+            keep_seconds=retention.get("older_than_seconds"),
+        )
+        settings = replace(settings, maintenance=maintenance)
     if profile is None:
         return settings
     kind = profile["kind"]
@@ -50,6 +61,14 @@ def provider_settings(settings: Settings, profile: Mapping[str, str] | None) -> 
             journal_dir=known.journal_dir,
         ),
     )
+
+
+def allowed_blobs(policy: Iterable[Mapping[str, str]] | None) -> ExternalBlobSettings:
+    """The external blobs that a graph of a cluster allows; none if it declares none."""
+    bases: dict[str, list[str]] = {"embedded_only": [], "server_safe": []}
+    for each in policy or ():
+        bases[each["scope"]].append(each["base"])
+    return ExternalBlobSettings(tuple(bases["embedded_only"]), tuple(bases["server_safe"]))
 
 
 def preview_schema(
@@ -107,8 +126,7 @@ def load_seed(
     if graph.seed is None:
         return
     files = [str(Path(directory) / Path(name).expanduser()) for name in graph.seed.files]
-    bases = [unquote(urlsplit(each.base).path) for each in graph.blobs if _is_local(each.base)]
-    chosen = replace(settings, load=replace(settings.load, blob_bases=tuple(bases)))
+    chosen = replace(settings, external_blobs=allowed_blobs(graph.blob_policy))
     with open_graph(uri, actor=actor, settings=chosen) as live:
         try:
             live.load(
@@ -121,7 +139,3 @@ def load_seed(
             )
         except IdempotencyConflict:
             return  # the first attempt loaded the files that it had
-
-
-def _is_local(base: str) -> bool:
-    return base.startswith("file://")

@@ -1,7 +1,8 @@
 """The lock of a cluster: one writing command at a time, with a lease that a thread renews.
 
-An expired lock is taken over with a warning. The swap of the ledger is what really protects it: a
-holder that lost its lock cannot record anything.
+A lock is taken over, with a warning, when it has expired, and at once when its holder is a process
+of this machine that has ended. The swap of the ledger is what really protects it: a holder that
+lost its lock cannot record anything.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from omnigraph.cluster.root import LOCK
 from omnigraph.errors import ClusterRefused, OmnigraphError
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.values.clock import Clock
+from omnigraph.values.processes import has_ended, this_process
 from omnigraph.values.temporal import micros_of, parse_moment, write_micros
 
 LEASE_SECONDS = 60.0
@@ -37,6 +39,8 @@ class LockFile:
     pid: int
     host: str = ""
     expires_at: str = ""
+    process: str = ""
+    """The identity of the holder, by which other processes of its machine know that it ended."""
     version: int = 1
 
     def to_bytes(self) -> bytes:
@@ -147,15 +151,19 @@ class ClusterLock:
         if found is None:
             return mine  # it was just released: look again
         other, data = found
-        if not other.is_expired(self.clock.now_micros()):
+        if has_ended(other.process):
+            code, why = "state_lock_abandoned", "that process has ended"
+        elif other.is_expired(self.clock.now_micros()):
+            code, why = "state_lock_expired", f"it expired at {other.expires_at}"
+        else:
             return other
         if not self.files.replace_exactly(LOCK, data, mine.to_bytes()):
             return other
         message = (
             f"took over the lock {other.lock_id} of `{other.operation}` on {other.host}, process "
-            f"{other.pid}: it expired at {other.expires_at}"
+            f"{other.pid}: {why}"
         )
-        self.diagnostics.append(warning("state_lock_expired", message, LOCK))
+        self.diagnostics.append(warning(code, message, LOCK))
         self.held = mine
         return None
 
@@ -168,6 +176,7 @@ class ClusterLock:
             os.getpid(),
             socket.gethostname(),
             write_micros(expires),
+            this_process(),
         )
 
     def _renew(self) -> None:

@@ -93,6 +93,10 @@ class Swept:
     """By graph: the intent of a creation that may be repeated over its own leftovers."""
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
     gates: list[ApprovalGate] = field(default_factory=list)
+    released: list[ApprovalGate] = field(default_factory=list)
+    """Gates whose intent was let go of under an approval."""
+    created: set[str] = field(default_factory=set)
+    """Graphs whose interrupted creation is recorded now."""
 
 
 def release_gate(intent: ClusterIntent, live: LiveGraph, *, satisfied: bool) -> ApprovalGate:
@@ -131,6 +135,8 @@ def sweep(
         if end is IntentEnd.KEEP:
             _keep(found, intent, graph, state, gate)
             continue
+        if state in (IntentState.OTHER_SCHEMA, IntentState.NOT_OPEN):
+            found.released.append(gate)
         if intent.kind == CREATE and graph.state is RootState.INCOMPLETE:
             found.repeat[intent.graph_id] = intent.operation_id
             continue
@@ -181,6 +187,8 @@ def _roll_forward(
         ledger.resources[schema_address(graph_id)] = ResourceEntry(intent.desired_schema_digest)
         ledger.resources.setdefault(address, ResourceEntry(""))
         ledger.observations.pop(address, None)
+        if intent.kind == CREATE:
+            found.created.add(graph_id)
     ledger.resources = with_graph_digests(ledger.resources)
     consume(ledger, _of_same_change(intent, approvals), now, intent.operation_id)
     record = {

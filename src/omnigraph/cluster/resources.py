@@ -16,6 +16,7 @@ GRAPH = "graph"
 SCHEMA = "schema"
 QUERY = "query"
 POLICY = "policy"
+RETENTION = "retention"
 PROVIDER = "embedding_provider"
 
 _PROVIDER_PREFIX = "provider.embedding."
@@ -39,6 +40,10 @@ def schema_address(graph_id: str) -> str:
     return f"schema.{graph_id}"
 
 
+def retention_address(graph_id: str) -> str:
+    return f"retention.{graph_id}"
+
+
 def query_address(graph_id: str, name: str) -> str:
     return f"query.{graph_id}.{name}"
 
@@ -48,9 +53,9 @@ def kind_of(address: str) -> str:
 
 
 def graph_of(address: str) -> str | None:
-    """The graph that a graph, schema or query belongs to; None for policies and providers."""
+    """The graph that a part of a graph belongs to; None for policies and providers."""
     kind, _, rest = address.partition(".")
-    return rest.partition(".")[0] if kind in (GRAPH, SCHEMA, QUERY) else None
+    return rest.partition(".")[0] if kind in (GRAPH, SCHEMA, QUERY, RETENTION) else None
 
 
 def name_of(address: str) -> str:
@@ -70,6 +75,7 @@ class ResourceEntry:
     expose: bool | None = None
     """Of a query: False hides it from tools."""
     tool_name: str | None = None
+    retention: Mapping[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -82,6 +88,7 @@ class ResourceEntry:
             ),
             "expose": self.expose,
             "tool_name": self.tool_name,
+            "retention": self.retention,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -102,7 +109,7 @@ class ResourceEntry:
 
 
 def graph_digest(graph_id: str, entry: ResourceEntry, entries: Mapping[str, ResourceEntry]) -> str:
-    """The digest of a graph: of its schema, queries, provider and, if not default, its blobs."""
+    """The digest of a graph: of its parts; those that have their default do not count."""
     schema = entries.get(schema_address(graph_id))
     prefix = f"query.{graph_id}."
     queries = {
@@ -119,6 +126,9 @@ def graph_digest(graph_id: str, entry: ResourceEntry, entries: Mapping[str, Reso
     }
     if entry.external_blob_policy is not None:
         parts["external_blobs"] = list(entry.external_blob_policy)
+    retention = entries.get(retention_address(graph_id))
+    if retention is not None:
+        parts["retention"] = retention.digest
     return digest_of(parts)
 
 
@@ -151,7 +161,7 @@ def dependencies_of(entries: Mapping[str, ResourceEntry]) -> list[tuple[str, str
     for address, entry in entries.items():
         graph_id = graph_of(address)
         match kind_of(address):
-            case "schema":
+            case "schema" | "retention":
                 found.append((address, graph_address(str(graph_id))))
             case "query":
                 found.append((address, graph_address(str(graph_id))))

@@ -83,7 +83,7 @@ class ClusterRoot:
         return self.location.uri
 
     def graph_uri(self, graph_id: str) -> str:
-        return self.location.child(f"{CLUSTER_GRAPHS}/{graph_id}{GRAPH_SUFFIX}")
+        return self.location.child(_graph_prefix(graph_id))
 
     # The ledger.
 
@@ -194,17 +194,28 @@ class ClusterRoot:
 
     def graph_objects(self, graph_id: str) -> list[str]:
         """The keys below the root of a graph."""
-        prefix = f"{CLUSTER_GRAPHS}/{graph_id}{GRAPH_SUFFIX}"
-        return [each.path for each in self.files.walk(prefix)]
+        return [each.path for each in self.files.walk(_graph_prefix(graph_id))]
+
+    def graph_files(self, graph_id: str) -> ControlFiles:
+        """The small objects of a graph, by keys below its root."""
+        return open_control_files(self.location.below(_graph_prefix(graph_id)))
+
+    def delete_manifest(self, graph_id: str) -> None:
+        """Remove what makes a graph a graph, so that a part of one is never opened."""
+        prefix = f"{_graph_prefix(graph_id)}/{MANIFEST}/"
+        self.files.delete_many(
+            [key for key in self.graph_objects(graph_id) if key.startswith(prefix)]
+        )
 
     def delete_graph(self, graph_id: str) -> None:
-        """Remove all objects of a graph, the manifest first, so that a part is never opened."""
-        prefix = f"{CLUSTER_GRAPHS}/{graph_id}{GRAPH_SUFFIX}"
-        keys = self.graph_objects(graph_id)
-        first = [key for key in keys if key.startswith(f"{prefix}/{MANIFEST}/")]
-        self.files.delete_many(first)
-        self.files.delete_many([key for key in keys if not key.startswith(f"{prefix}/{MANIFEST}/")])
-        self.files.remove_empty_folders(prefix)
+        """Remove all objects of a graph, the manifest first."""
+        self.delete_manifest(graph_id)
+        self.files.delete_many(self.graph_objects(graph_id))
+        self.files.remove_empty_folders(_graph_prefix(graph_id))
+
+
+def _graph_prefix(graph_id: str) -> str:
+    return f"{CLUSTER_GRAPHS}/{graph_id}{GRAPH_SUFFIX}"
 
 
 def open_root(uri: str, environment: Mapping[str, str] | None = None) -> ClusterRoot:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from omnigraph.cluster.config_reader import CLUSTER_SCOPE
+from omnigraph.cluster.graph_work import allowed_blobs
 from omnigraph.cluster.ledger import Ledger, check_graph_digests
 from omnigraph.cluster.resources import (
     GRAPH,
@@ -22,12 +23,14 @@ from omnigraph.cluster.resources import (
     graph_of,
     kind_of,
     name_of,
+    retention_address,
 )
 from omnigraph.cluster.root import STATE, ClusterRoot
 from omnigraph.cluster.session import ClusterCall, InvalidConfig, find_root
 from omnigraph.errors import ClusterRefused, PolicyInvalid
 from omnigraph.policy.bundle import Bundle, BundleKind, read_bundle
 from omnigraph.policy.policy import Policy
+from omnigraph.settings.models import ExternalBlobSettings
 from omnigraph.stored_queries.entries import StoredSource
 from omnigraph.stored_queries.registry import QueryPlace
 from omnigraph.syntax.source_text import SourceText
@@ -46,6 +49,10 @@ class GraphToServe:
     queries: QueryPlace = ()
     profile: Mapping[str, str] | None = None
     """Its embedding provider."""
+    retention: Mapping[str, float] | None = None
+    """What a cleanup keeps; None keeps all."""
+    blobs: ExternalBlobSettings | None = None
+    """The external blobs that it allows; None: what the settings of the process say."""
     refusal: tuple[str, str] | None = None
     """Code and message of a graph that is set aside before it is opened."""
 
@@ -116,7 +123,9 @@ def applied_graph(place: str, graph_id: str, environment: Mapping[str, str]) -> 
     if _missing_secret(profile, environment) is not None:
         profile = None
     queries = _queries(root, ledger, graph_id)
-    return GraphToServe(graph_id, root.graph_uri(graph_id), queries, profile)
+    uri, retention = root.graph_uri(graph_id), _retention(ledger, graph_id)
+    blobs = allowed_blobs(ledger.resources[graph_address(graph_id)].external_blob_policy)
+    return GraphToServe(graph_id, uri, queries, profile, retention, blobs)
 
 
 def _graph(
@@ -139,7 +148,14 @@ def _graph(
         refusal = _missing_secret(profile, environment)
     if refusal is not None:
         return GraphToServe(graph_id, uri, profile=profile, refusal=refusal)
-    return GraphToServe(graph_id, uri, _queries(root, ledger, graph_id), profile)
+    queries, retention = _queries(root, ledger, graph_id), _retention(ledger, graph_id)
+    blobs = allowed_blobs(entry.external_blob_policy)
+    return GraphToServe(graph_id, uri, queries, profile, retention, blobs)
+
+
+def _retention(ledger: Ledger, graph_id: str) -> Mapping[str, float] | None:
+    entry = ledger.resources.get(retention_address(graph_id))
+    return None if entry is None else entry.retention
 
 
 def _profile(ledger: Ledger, graph: ResourceEntry, graph_id: str) -> Mapping[str, str] | None:

@@ -19,7 +19,7 @@ from omnigraph.cluster.changes import (
 from omnigraph.cluster.config_reader import find_config, read_config_directory
 from omnigraph.cluster.declarations import ClusterConfig, ClusterDiagnostic, warning
 from omnigraph.cluster.desired import DesiredCluster, read_cluster
-from omnigraph.cluster.graph_work import preview_schema, provider_settings
+from omnigraph.cluster.graph_work import applied_settings, preview_schema
 from omnigraph.cluster.ledger import StoredLedger, check_graph_digests
 from omnigraph.cluster.observe import LiveGraph, RootState, observe_graphs
 from omnigraph.cluster.recovery import Swept, sweep
@@ -80,7 +80,7 @@ class OpenCluster:
         key = provider.api_key_env
         if not embeds and key is not None and not self.call.environment.get(key):
             return self.call.settings
-        return provider_settings(self.call.settings, provider.profile())
+        return applied_settings(self.call.settings, provider.profile())
 
 
 def open_cluster(call: ClusterCall) -> OpenCluster:
@@ -168,7 +168,7 @@ def prepare(
     )
     proposed = [
         _previewed(cluster, change, terms.observe)
-        for change in propose(desired, swept.ledger, live)
+        for change in propose(desired, swept.ledger, live, swept.created)
     ]
     facts = ApplyFacts(
         live=live,

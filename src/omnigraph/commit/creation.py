@@ -19,7 +19,7 @@ from omnigraph.commit.staging import record_first_rows
 from omnigraph.errors import AlreadyExists
 from omnigraph.lance_store.dataset_branches import create_branch, create_dataset, physical_name
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.branch_state import CURRENT_FORMAT, BranchState, state_to_rows
+from omnigraph.manifest.branch_state import CURRENT_FORMAT, BranchState, state_to_schema
 from omnigraph.manifest.layout import MANIFEST, reclaimed_marker, table_location
 from omnigraph.manifest.publication import CommitDraft, Publication, TableMove, apply_publication
 from omnigraph.manifest.publisher import Published, Publisher
@@ -56,7 +56,8 @@ def create_graph(
     state, _ = apply_publication(empty, publication, MAIN_REF, clock.now_micros())
     store.flush_to_disk()
     try:
-        create_dataset(store, MANIFEST, state_to_rows(state, CURRENT_FORMAT))
+        manifest = state_to_schema(state, CURRENT_FORMAT)
+        create_dataset(store, MANIFEST, manifest.empty_table())
     except AlreadyExists:
         raise _taken(store) from None
     store.flush_to_disk()

@@ -19,7 +19,7 @@ import contextvars
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -41,7 +41,13 @@ from omnigraph.commit.request import (
 )
 from omnigraph.commit.restore import tag_orphan, undo_to_pins
 from omnigraph.commit.settling import outcome_unknown, publish_until_known, receipt_from
-from omnigraph.commit.staging import EditedTable, KnownIds, edit_table, record_changes
+from omnigraph.commit.staging import (
+    EditedTable,
+    FoundEdit,
+    KnownIds,
+    find_edit,
+    record_changes,
+)
 from omnigraph.errors import OmnigraphError, OutcomeUnknown, StorageFailure, WriterFenced
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.store import DatasetVersion, Store
@@ -69,8 +75,10 @@ MOST_WRITES = 64
 _LONGEST_SECONDS = 1.0
 """A group begins no further write after this time. A part of the lease bounds it, too."""
 _LEASE_PART = 4
-_MOST_AHEAD = 4
+_MOST_AHEAD = 8
 """How many writes are built at most while the tables of an earlier one are not yet advanced."""
+_FILE_THREADS = 2
+"""How many writes have their files written at once. Files are independent of each other."""
 _LEASES_OF_PATIENCE = 2
 """A group that waits longer for the intents of other processes is given up."""
 
@@ -291,14 +299,18 @@ class _NotAdvanced(Exception):
 
 
 class _Advances:
-    """Advances tables in order, in its own thread, while the next write is built.
+    """Writes files and advances tables in threads of its own, while the next write is built.
 
-    The new versions are known before they exist. A build that opens one waits for it.
+    Files are written for the versions before the group, which exist already, so several are written
+    at once. Tables are advanced in order. The new versions are known before they exist. A build
+    that opens one waits for it.
     """
 
-    def __init__(self, store: Store, hold: IntentHold) -> None:
+    def __init__(self, store: Store, hold: IntentHold, before: Mapping[TableKey, TablePin]) -> None:
         self._store = store
         self._hold = hold
+        self._before = before
+        self._files = ThreadPoolExecutor(_FILE_THREADS, "group-files")
         self._thread = ThreadPoolExecutor(1, "group-advance")
         self._begun: list[Future[None]] = []
         self._made: list[DatasetVersion] = []
@@ -316,13 +328,17 @@ class _Advances:
         for at in set(self._made) - set(last.values()):
             self._store.forget(at)
 
-    def begin(self, edited: Sequence[EditedTable]) -> None:
-        """Advance these tables after those that were begun before."""
+    def begin(self, edits: Sequence[FoundEdit]) -> None:
+        """Write these edits, and advance their tables after those that were begun before."""
         if len(self._begun) >= _MOST_AHEAD:
             self._begun[-_MOST_AHEAD].result()
-        begun = self._thread.submit(self._advance, tuple(edited))
+        files = [
+            self._files.submit(edit.written, self._store, self._before[edit.pin.key].at)
+            for edit in edits
+        ]
+        begun = self._thread.submit(self._advance, files)
         self._begun.append(begun)
-        for table in edited:
+        for table in edits:
             at = replace(table.pin.at, version=table.pin.version + 1)
             self._made.append(at)
             self._store.expect(at, partial(self._wait_for, begun))
@@ -346,14 +362,16 @@ class _Advances:
     def stop(self) -> None:
         """Begin no further advance, and wait for the one that runs."""
         self._stopped = True
+        self._files.shutdown(wait=True, cancel_futures=True)
         self._thread.shutdown(wait=True)
 
-    def _advance(self, edited: tuple[EditedTable, ...]) -> None:
+    def _advance(self, files: Sequence[Future[EditedTable]]) -> None:
         self._worker = threading.get_ident()
         try:
-            for table in edited:
+            for written in files:
                 if self._stopped:
                     raise _NotAdvanced("the group was given up")
+                table = _table_of(written)
                 self._hold.check()
                 self._advance_one(table)
                 failpoints.hit("group.after_advance_first")
@@ -371,6 +389,14 @@ class _Advances:
             orphan = outcome.head - (write.steps if outcome.landed_on_top else 0)
             foreign = replace(outcome.at, version=orphan) if orphan > table.pin.version else None
             raise _NotAdvanced(f"{table.pin.key} was moved by another program", foreign)
+
+
+def _table_of(written: Future[EditedTable]) -> EditedTable:
+    """The table whose files were written. A failure may be the fault of the store."""
+    try:
+        return written.result()
+    except (Exception, CancelledError) as error:
+        raise _NotAdvanced(str(error)) from error
 
 
 @dataclass(slots=True)
@@ -395,7 +421,7 @@ class _GroupWork:
         state = parts.reader.state(self.hold.intent.branch)
         self._require_same_places(admitted, state)
         self.tables, self.head = dict(state.tables), state.head_commit_id
-        with _Advances(parts.store, self.hold) as advances:
+        with _Advances(parts.store, self.hold, state.tables) as advances:
             try:
                 self._carry_all(state, advances)
                 advances.finish()
@@ -446,34 +472,34 @@ class _GroupWork:
                 raise _Dissolved(f"{expected.key} is in another place")
 
     def _carry(self, member: _Member, state: BranchState, advances: _Advances) -> None:
-        """Build one write, write its rows and have its tables advanced, or note why not."""
+        """Build one write, and have its files written and its tables advanced, or note why not."""
         try:
-            edited = self._prepare(member, state)
+            edits = self._prepare(member, state)
         except Exception as error:  # noqa: BLE001 - the caller of that write gets it
             # The fault of this write alone: nothing of it has moved.
             advances.check()
             member.outcome = error
             return
-        if not edited:
+        if not edits:
             return
         parts, commit_id = self.parts, member.draft.commit_id
         history, clock = parts.settings.history, parts.clock
-        changed = (record_changes(e, parts.store, history, clock) for e in edited)
+        changed = (record_changes(e, parts.store, history, clock) for e in edits)
         member.draft = replace(member.draft, changes=tuple(c for c in changed if c is not None))
         failpoints.hit("group.after_stage")
         self.hold.check()
         self.hold.leave_posted()
-        advances.begin(edited)
-        member.moves = tuple(TableMove(e.pin, e.after(commit_id)) for e in edited)
-        for table, move in zip(edited, member.moves, strict=True):
+        advances.begin(edits)
+        member.moves = tuple(TableMove(e.pin, e.after(commit_id)) for e in edits)
+        for table, move in zip(edits, member.moves, strict=True):
             parts.known_ids.committed(table.pin, move.after, table.changed.inserted)
         self.tables = {**self.tables, **{move.after.key: move.after for move in member.moves}}
         self.head = commit_id
         if member.key is not None:
             self.keys[member.key] = commit_id
 
-    def _prepare(self, member: _Member, state: BranchState) -> tuple[EditedTable, ...]:
-        """The edited tables; none when the outcome of the member is known without a commit."""
+    def _prepare(self, member: _Member, state: BranchState) -> tuple[FoundEdit, ...]:
+        """The edits of tables; none when the outcome of the member is known without a commit."""
         parts, request, ref = self.parts, member.request, self.hold.intent.branch
         bare = Publication(self.hold.intent.intent_id, state.version, commit=member.draft)
         earlier = parts.publisher.published_before(state, bare)
@@ -494,16 +520,15 @@ class _GroupWork:
         if not changes.is_small(parts.settings.history.inline_ids):
             raise GoAlone
         may_exist = parts.known_ids.among(parts.store, state.commits)
-        # The files are written for the version before the group, because it is there already.
         found = (
-            edit_table(parts.store, self.tables[e.key], e, may_exist, state.tables[e.key].at)
+            find_edit(parts.store, self.tables[e.key], e, may_exist)
             for e in changes.effects
             if isinstance(e, EditRows)
         )
-        edited = tuple(table for table in found if table is not None)
-        if not edited:
+        edits = tuple(edit for edit in found if edit is not None)
+        if not edits:
             member.outcome = receipt_of(request.branch, None)
-        return edited
+        return edits
 
     def _undo(self, state: BranchState, stopped: _NotAdvanced | None = None) -> None:
         """Write the rows from before the group back, of every table that it may have moved."""

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -144,7 +144,12 @@ def intent_to_bytes(intent: Intent) -> bytes:
         "intent_id": intent.intent_id,
         "operation_id": intent.operation_id,
         "kind": intent.kind.value,
-        "branch": asdict(intent.branch),
+        "branch": {
+            "name": intent.branch.name,
+            "incarnation": intent.branch.incarnation,
+            "forked_from": intent.branch.forked_from,
+            "created_at": intent.branch.created_at,
+        },
         "exclusive": sorted(intent.resources.exclusive),
         "shared": sorted(intent.resources.shared),
         "lease_seconds": intent.lease_seconds,
@@ -280,6 +285,14 @@ class IntentBoard:
             return True
         since = self._first_seen.get((name, seen.epoch))
         return since is not None and self._clock.monotonic() - since > seen.intent.lease_seconds
+
+    def age_seconds(self, seen: SeenIntent, against: Intent) -> float | None:
+        """How much older its newest epoch is than another intent, by the clock of the store."""
+        name = seen.intent.intent_id
+        epoch = _key(name) if seen.epoch == 0 else _epoch_key(name, seen.epoch)
+        moments = {each.path: each.modified for each in self._files.walk(RECOVERY)}
+        then, now = moments.get(epoch), moments.get(_key(against.intent_id))
+        return None if then is None or now is None else (now - then) / 1_000_000
 
     def take_over(self, seen: SeenIntent) -> Takeover | None:
         """Create the next epoch. None: another process created it, or the owner has finished."""

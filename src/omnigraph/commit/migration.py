@@ -2,7 +2,11 @@
 
 Format 2 is the first that was released. Format 3 has commits with details, several commits in one
 publication, and the intents of groups. Its rows are those of format 2, so the step writes only the
-stamp: a release that does not know groups must not meet one.
+stamp: a release that does not know groups must not meet one. Format 4 keeps the head in the schema
+metadata of the manifest and compresses commits, there and in the pages of history. The step swaps
+each head for its new form. Older pages of history stay as they are, because they never change and
+`HistoryReader` reads both forms. A blob of format 4 may be a cell that stands for an external blob.
+A release that does not know such cells would take them for bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +30,8 @@ from omnigraph.values.identifiers import MAIN
 Migration = Callable[[Store], None]
 
 
-def stamp_every_branch(store: Store) -> None:
-    """Swap the head of each branch for the same head with the current stamp, main last.
+def rewrite_every_head(store: Store) -> None:
+    """Swap the head of each branch for the same head in the current format, main last.
 
     A swap by another process is no obstacle: either it wrote the current stamp, or this one
     repeats its own.
@@ -46,8 +50,8 @@ def stamp_every_branch(store: Store) -> None:
                 failpoints.hit("migration.after_branch")
 
 
-MIGRATIONS: Mapping[int, Migration] = {2: stamp_every_branch}
-"""The step from format n to n + 1, by n.
+MIGRATIONS: Mapping[int, Migration] = {2: rewrite_every_head, 3: rewrite_every_head}
+"""The step from format n to a later one, by n.
 
 A step that is killed must leave a graph that can be read and migrated again. It must be harmless
 when it runs twice, or in two processes at once. Its last act is to write the new stamp of main.

@@ -8,13 +8,11 @@ what became of it: the operation had an idempotency key, and its commit has the 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import CommitRejected, NotFound
@@ -23,6 +21,7 @@ from omnigraph.manifest.layout import OPERATIONS
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.values.clock import Clock, ulid_micros
+from omnigraph.values.processes import has_ended, this_process
 
 Json = dict[str, Any]
 
@@ -95,7 +94,7 @@ class OperationLog:
             branch=branch,
             idempotency_key=key or f"operation-{operation_id}",
             host=socket.gethostname(),
-            process=_this_process(),
+            process=this_process(),
         )
         body = json.dumps(begun.to_json()).encode()
         release = self._files.put_held(_place(operation_id, _BEGUN), body)
@@ -154,9 +153,8 @@ class OperationLog:
         place = _place(begun.operation_id, _BEGUN)
         if self._is_local:
             return not self._files.holder_is_dead(place)
-        if begun.host != socket.gethostname():
-            return None
-        return _process_lives(begun.process)
+        ended = has_ended(begun.process)
+        return None if ended is None else not ended
 
     def _after_crash(self, begun: OperationBegun) -> Json:
         commit = self.commit_of(begun)
@@ -228,20 +226,3 @@ class OperationLog:
 
 def _place(operation_id: str, suffix: str) -> str:
     return f"{OPERATIONS}/{operation_id}{suffix}"
-
-
-def _this_process() -> str:
-    return f"{os.getpid()}:{_start_of(os.getpid())}"
-
-
-def _start_of(process_id: int) -> str:
-    """The start time of a process, so that a reused number is not taken for it."""
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def _process_lives(process: str) -> bool:
-    number, _, started = process.partition(":")
-    return _start_of(int(number)) == started != ""

@@ -49,7 +49,8 @@ def outcome_unknown(
 def receipt_from(request: WriteRequest, found: Published | Repeated) -> WriteReceipt:
     """The receipt of a commit; refuses a key whose first request asked for something else."""
     repeated = isinstance(found, Repeated)
-    if repeated and found.commit is not None and request.idempotency_key is not None:
-        asked = fingerprint_of(request.details)
-        require_same_request(found.commit, request.idempotency_key, asked)
+    key, commit = request.idempotency_key, found.commit
+    # A batch that was committed before may have come with another key.
+    if repeated and commit is not None and key is not None and commit.idempotency_key == key:
+        require_same_request(commit, key, fingerprint_of(request.details))
     return receipt_of(request.branch, found.commit, repeated=repeated)

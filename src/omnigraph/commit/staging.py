@@ -119,7 +119,7 @@ def record_first_rows(
 
 
 def record_changes(
-    staged: StagedTable | EditedTable, store: Store, settings: HistorySettings, clock: Clock
+    staged: StagedTable | FoundEdit, store: Store, settings: HistorySettings, clock: Clock
 ) -> TableChanges | None:
     """The ids for the commit row; None when the staged write changes no row."""
     if staged.changed is None:
@@ -130,6 +130,24 @@ def record_changes(
 
 
 @dataclass(frozen=True, slots=True)
+class FoundEdit:
+    """One table's part of a small write: its stored rows are found, and no file is written."""
+
+    pin: TablePin
+    rows: RowEdit
+    changed: ChangedIds
+
+    def after(self, commit_id: str) -> TablePin:
+        """The pin of the table with this edit."""
+        rows = self.pin.row_count + self.rows.added
+        return self.pin.changed_to(self.pin.version + 1, rows, commit_id)
+
+    def written(self, store: Store, files_at: DatasetVersion) -> EditedTable:
+        """The edit with its new rows in files of `files_at`, which is any version of the table."""
+        return EditedTable(self.pin, write_edit(store, files_at, self.rows), self.changed)
+
+
+@dataclass(frozen=True, slots=True)
 class EditedTable:
     """One table's part of a small write: its rows are in files, its transaction is not made."""
 
@@ -137,18 +155,12 @@ class EditedTable:
     edit: WrittenEdit
     changed: ChangedIds
 
-    def after(self, commit_id: str) -> TablePin:
-        rows = self.pin.row_count + self.edit.added
-        return self.pin.changed_to(self.pin.version + 1, rows, commit_id)
-
     def staged(self, store: Store) -> StagedTable:
         return StagedTable(self.pin, stage_written(store, self.pin.at, self.edit), self.changed)
 
 
-def edit_table(
-    store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist, files_at: DatasetVersion
-) -> EditedTable | None:
-    """Write the new rows of an edit on `pin`, as files of `files_at`; None when nothing changes.
+def find_edit(store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist) -> FoundEdit | None:
+    """What an edit does to the rows of `pin`; None when it changes nothing.
 
     The version of the pin is opened only when rows of it have to be found.
     """
@@ -158,25 +170,26 @@ def edit_table(
         if not new:
             return None
         none = pa.array([], pa.string())
-        written = write_edit(store, files_at, RowEdit(pa.concat_tables(new), None, None))
-        return EditedTable(pin, written, ChangedIds(_ids(new), none, none))
-    return _write_found_rows(store, pin, edit, sought, files_at)
+        rows = RowEdit(pa.concat_tables(new), None, None)
+        return FoundEdit(pin, rows, ChangedIds(_ids(new), none, none))
+    return _find_rows_of(store, pin, edit, sought)
 
 
-def _write_found_rows(
-    store: Store, pin: TablePin, edit: EditRows, sought: pa.Array, files_at: DatasetVersion
-) -> EditedTable | None:
+def _find_rows_of(
+    store: Store, pin: TablePin, edit: EditRows, sought: pa.Array
+) -> FoundEdit | None:
     dataset = store.open(pin.at)
     inserts, upserts, deletes = edit.inserts, edit.upserts, edit.deletes
     columns = upserts.column_names if upserts is not None else []
-    stored = find_rows(dataset, sought, columns)
-    if inserts is not None:
+    stored = find_rows(dataset, sought, columns) if len(sought) else None
+    if inserts is not None and stored is not None:
         _refuse_existing(pin, inserts, stored)
-    gone = None
-    if deletes is not None:
-        gone = stored.filter(pc.is_in(stored.column("id"), value_set=deletes))
-        gone = _joined(gone.select(["id", ROW_ID, ROW_ADDRESS]), edit.located.deleted)
-    split = _split_upserts(_joined(stored, edit.located.upserted), upserts)
+    gone = edit.located.deleted if deletes is not None else None
+    if deletes is not None and stored is not None:
+        found = stored.filter(pc.is_in(stored.column("id"), value_set=deletes))
+        gone = _joined(found.select(["id", ROW_ID, ROW_ADDRESS]), edit.located.deleted)
+    located = edit.located.upserted
+    split = _split_upserts(located if stored is None else _joined(stored, located), upserts)
     new = [t for t in (inserts, split.additions) if t is not None and t.num_rows]
     written = [t for t in (split.rewrites, *new) if t is not None and t.num_rows]
     if not written and (gone is None or gone.num_rows == 0):
@@ -187,15 +200,14 @@ def _write_found_rows(
         updated=_ids([split.rewrites] if split.rewrites is not None else []),
         deleted=_ids([gone] if gone is not None else []),
     )
-    files = write_edit(store, files_at, RowEdit(rows, split.replaced, gone))
-    return EditedTable(pin, files, changed)
+    return FoundEdit(pin, RowEdit(rows, split.replaced, gone), changed)
 
 
 def _stage_rows(
     store: Store, pin: TablePin, edit: EditRows, may_exist: MayExist
 ) -> StagedTable | None:
-    written = edit_table(store, pin, edit, may_exist, pin.at)
-    return None if written is None else written.staged(store)
+    found = find_edit(store, pin, edit, may_exist)
+    return None if found is None else found.written(store, pin.at).staged(store)
 
 
 def _stage_replacement(store: Store, pin: TablePin, rows: pa.Table) -> StagedTable:
@@ -282,9 +294,9 @@ class _SplitUpserts:
     additions: pa.Table | None = None
 
 
-def _split_upserts(stored: pa.Table, upserts: pa.Table | None) -> _SplitUpserts:
-    if upserts is None:
-        return _SplitUpserts()
+def _split_upserts(stored: pa.Table | None, upserts: pa.Table | None) -> _SplitUpserts:
+    if upserts is None or stored is None:
+        return _SplitUpserts(additions=upserts)
     position = pc.index_in(upserts.column("id"), value_set=stored.column("id").combine_chunks())
     exists = position.is_valid()
     additions = upserts.filter(pc.invert(exists))

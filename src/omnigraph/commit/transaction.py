@@ -52,7 +52,7 @@ from omnigraph.manifest.publisher import Published, Publisher, Repeated
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import CARRIED, BranchRef, Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.manifest.stored_columns import require_columns
+from omnigraph.manifest.stored_columns import require_columns, same_columns
 from omnigraph.progress import tell
 from omnigraph.settings.models import Settings
 from omnigraph.tracing import span
@@ -474,6 +474,8 @@ class Transaction:
         for staged, move in zip(prepared.staged, publication.moves, strict=False):
             if isinstance(staged.changed, ChangedIds):
                 self._known_ids.committed(staged.pin, move.after, staged.changed.inserted)
+            if isinstance(staged.changed, ChangedIds) and publication.schema_id is None:
+                same_columns(self.store, publication.on_schema_id, staged.pin, move.after)
 
     def _give_up(self, intent: Intent, advanced: Sequence[StagedTable]) -> None:
         try:

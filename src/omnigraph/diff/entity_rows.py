@@ -19,6 +19,7 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.values.arrow_types import with_zone
+from omnigraph.values.blob_values import blob_value
 from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.row_compare import Mask
 
@@ -153,6 +154,9 @@ def images(rows: pa.Table) -> list[dict[str, Any]]:
     """Rows as the entities users know."""
     named = rows.rename_columns([IMAGE_NAMES.get(n, n) for n in rows.column_names])
     found: list[dict[str, Any]] = with_zone(named).to_pylist()
+    for name in (each.name for each in named.schema if pa.types.is_large_binary(each.type)):
+        for image in found:
+            image[name] = None if image[name] is None else blob_value(image[name])
     return found
 
 

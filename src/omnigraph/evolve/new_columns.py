@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,11 @@ from omnigraph.progress import teller
 from omnigraph.query.compiler import compile_query
 from omnigraph.schema.changes import ColumnChange, FillSource, TableChange
 from omnigraph.values.arrow_types import arrow_field
+from omnigraph.values.blob_columns import judged_column
+from omnigraph.values.blob_values import judged_blob
 from omnigraph.values.coercion import coerce
+from omnigraph.values.external_blobs import NONE_ALLOWED
+from omnigraph.values.scalars import BlobType, ValueType
 from omnigraph.writes.derived import derived_ids
 from omnigraph.yielding import GiveWay
 
@@ -201,14 +205,17 @@ class NewColumns:
             }
             rows = pa.table(inputs) if inputs else _rows_without_columns(batch.num_rows)
             try:
-                return expression.values(rows, Evaluator({}, self.now_millis)).cast(current.type)
+                values = expression.values(rows, Evaluator({}, self.now_millis))
+                if isinstance(column.after.type, BlobType):
+                    return judged_column(values.cast(pa.string()), NONE_ALLOWED)
+                return values.cast(current.type)
             except InvalidArgument as error:
                 assert self.change.after is not None
                 owner = self.change.after.name
                 raise InvalidArgument(f"backfill of {owner}.{name}: {error.message}") from error
         if isinstance(fill.value, GeneratedDefault):
             return generated_column(fill.value, current.type, batch.num_rows, self.now_millis)
-        value = coerce(fill.value, column.after.type)
+        value = _fitting(fill.value, column.after.type)
         return pa.repeat(pa.scalar(value, current.type), batch.num_rows)
 
     def _embedded(self, batch: pa.RecordBatch, column: ColumnChange) -> pa.Array:
@@ -258,11 +265,18 @@ def new_columns(
 
 def _require_fitting(entity: EntityType, declared: Property, value: object) -> None:
     try:
-        coerce(value, declared.type)
+        _fitting(value, declared.type)
     except InvalidArgument as error:
         raise InvalidArgument(
             f"backfill of {entity.name}.{declared.name}: {error.message}"
         ) from error
+
+
+def _fitting(value: object, kind: ValueType) -> Any:
+    """The value as it is stored. A backfill gives the bytes of a blob, never an external one."""
+    if isinstance(kind, BlobType) and value is not None:
+        return judged_blob(value, NONE_ALLOWED)
+    return coerce(value, kind)
 
 
 def _compiled(entity: EntityType, declared: Property, text: str, target: Catalog) -> RowExpression:

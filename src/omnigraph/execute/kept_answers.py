@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.execute.query_types import QueryResult
+from omnigraph.execute.query_types import PlainRows, QueryResult
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.query.compiler import CompiledQuery
 from omnigraph.values.bounded_cache import BoundedCache
@@ -22,16 +22,20 @@ _MOST_ANSWERS = 16 * 1024
 _LARGEST_ANSWER = 64 * 1024
 _ENTRY_BYTES = 1024
 """What an entry takes besides its rows: keys, parameters, objects."""
+_FORM_BYTES = 512
+"""What an answer weighs for its forms at once, so that a small form does not weigh it again."""
 
 
 class _Forms:
     """The encoded forms of one kept answer, by media type."""
 
-    __slots__ = ("_forms", "_keep", "_weight")
+    __slots__ = ("_allowance", "_forms", "_keep", "_weight")
 
-    def __init__(self, keep: Callable[[int], None], weight: int) -> None:
+    def __init__(self, keep: Callable[[int], None], weight: int, allowance: int) -> None:
         self._keep = keep
         self._weight = weight
+        self._allowance = allowance
+        """The part of the weight that forms have not used yet."""
         self._forms: dict[str, bytes] = {}
 
     def get(self, media: str) -> bytes | None:
@@ -41,8 +45,11 @@ class _Forms:
         """Keep this form, too. The answer then weighs so much more."""
         if len(content) <= _LARGEST_ANSWER and media not in self._forms:
             self._forms[media] = content
-            self._weight += len(content)
-            self._keep(self._weight)
+            self._allowance -= len(content)
+            if self._allowance < 0:
+                self._weight -= self._allowance
+                self._allowance = 0
+                self._keep(self._weight)
 
 
 class KeptAnswers:
@@ -80,15 +87,19 @@ class KeptAnswers:
     def keep(self, key: Any, compiled: CompiledQuery, result: QueryResult) -> None:
         """Keep a small answer. The entry holds `compiled`, whose identity is in its key."""
         rows = result.rows
-        if not isinstance(rows, pa.RecordBatch):
+        if isinstance(rows, PlainRows):
+            size = rows.size_bytes
+        elif isinstance(rows, pa.RecordBatch):
+            # A slice holds all of the memory that it was cut from, so that is what it weighs.
+            size = int(rows.get_total_buffer_size())
+        else:
             return
-        # A slice holds all of the memory that it was cut from, so that is what it weighs.
-        size = int(rows.get_total_buffer_size())
         if size > _LARGEST_ANSWER:
             return
         entry = (compiled, result)
-        weight = size + _ENTRY_BYTES
-        result.forms = _Forms(lambda weight: self._answers.put(key, entry, weight), weight)
+        weight = size + _ENTRY_BYTES + _FORM_BYTES
+        keep = lambda weight: self._answers.put(key, entry, weight)  # noqa: E731
+        result.forms = _Forms(keep, weight, _FORM_BYTES)
         self._answers.put(key, entry, weight)
 
 

@@ -24,15 +24,18 @@ from omnigraph.execute.operators.answer_operators import ANSWER_OPERATORS
 from omnigraph.execute.operators.beyond_memory import SpillSpace
 from omnigraph.execute.operators.operator_binding import Binder, QueryRun
 from omnigraph.execute.operators.pattern_operators import PATTERN_OPERATORS
-from omnigraph.execute.query_types import LateRows, QueryResult
+from omnigraph.execute.operators.point_operators import bind_point
+from omnigraph.execute.query_types import LateRows, PlainRows, QueryResult
+from omnigraph.execute.views.entity_view import TableView
 from omnigraph.execute.views.frame import ONE_ROW, Frame
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
+from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.reads import Project, ReadOp
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.plan.analysis import may_fail
 from omnigraph.plan.estimates import Statistics, rounded
-from omnigraph.plan.physical import PhysicalOp
+from omnigraph.plan.physical import PhysicalOp, Point
 from omnigraph.plan.plan_text import OperatorMeasure, QueryPlan, explained, measured
 from omnigraph.plan.planner import plan_read
 from omnigraph.query.compiler import CompiledQuery, compile_by_current_names, compile_query
@@ -43,27 +46,36 @@ from omnigraph.values.query_request import QueryBounds, QueryText
 
 # For fewer rows making all columns at once is cheaper than making them in parts.
 _LARGE = 64 * 1024
+# So few rows are made as Python values, which takes less than the calls of Arrow.
+_FEW = 64
 _PLANS = 1024
 _HEADS = 32
+_MOST_WARMINGS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Head:
     """The executor of one state of the tables, and the queries that are bound to it."""
 
     tables: object
+    views: SnapshotViews
     statistics: Statistics
     executor: LocalExecutor
-    bound: dict[int, _Bound]
+    bound: dict[object, _Bound]
+    """By text and name, because a text means the same as long as the state is the same."""
     answers: object
     """Belongs to this state in this scope alone. A rule that asks for the time is fixed in it."""
+    warmings: int = 0
+    """How often a newer state was made like this one, since the last query."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A query that is ready to run. It holds `compiled`, whose identity is its key."""
+    """A query that is ready to run."""
 
     compiled: CompiledQuery
+    current: object | None
+    """The catalog whose names the text uses, which is part of the key by its identity."""
     answer: Callable[[QueryRun], pa.RecordBatch | LateRows]
 
 
@@ -97,6 +109,7 @@ class QueryRunner:
         self._heads: BoundedCache[str | None, _Head] = BoundedCache(_HEADS)
         """The latest state by the key of its scope."""
         self._answers = KeptAnswers(settings.answer_bytes)
+        cache.builds.when_cut_off = self._forget
         self._unbounded = QueryLimits(settings.memory_bytes, None, None, clock)
 
     @property
@@ -104,19 +117,49 @@ class QueryRunner:
         """The memory that is kept between queries."""
         return self._cache.memory.used_bytes + self.kept_bytes
 
+    def settle(self, timeout: float = 60.0) -> bool:
+        """Wait for the builds beside queries; False when the timeout passed first."""
+        return self._cache.builds.settle(timeout)
+
+    def close(self) -> None:
+        """End the builds beside queries."""
+        self._cache.builds.stop()
+
+    def committed(self, branch: str, newest: Callable[[], Snapshot]) -> None:
+        """After a commit, make what the last queries of the branch used, beside the next ones.
+
+        A query that comes first does it itself. After a few commits without a query nothing is
+        made, because this process writes and does not read.
+        """
+        head = self._heads.get(None)
+        if head is None or head.views.branch != branch or head.warmings >= _MOST_WARMINGS:
+            return
+        head.warmings += 1
+
+        def warm() -> None:
+            snapshot = newest()
+            if self._heads.get(None) is head and snapshot.tables is not head.tables:
+                SnapshotViews(snapshot, self._cache).warm_like(head.views)
+
+        self._cache.builds.start(("warm", branch), warm)
+
+    def _forget(self) -> None:
+        self._heads.clear()
+        self._cache.memory.forget()
+
     @property
     def kept_bytes(self) -> int:
         """The memory of the answers that are kept."""
         return self._answers.used_bytes
 
     def run(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryResult:
-        compiled = compile_read(snapshot, text)
         head = self._at(snapshot)
+        bound = self._bound(head, snapshot, text)
+        compiled = bound.compiled
         key = self._answers.key(head.answers, snapshot, compiled, text)
         kept = self._answers.find(key) if key is not None else None
         if kept is not None:
             return kept
-        bound = head.bound.get(id(compiled)) or self._bind(compiled, head)
         rows = bound.answer(self._run(compiled.bind(text.params), bounds))
         if self._settings.max_rows is not None:
             require_rows(rows, self._settings.max_rows)
@@ -127,8 +170,9 @@ class QueryRunner:
 
     def kept(self, snapshot: Snapshot, text: QueryText) -> QueryResult | None:
         """The answer of `run`, if it is kept."""
-        compiled = compile_read(snapshot, text)
-        key = self._answers.key(self._at(snapshot).answers, snapshot, compiled, text)
+        head = self._at(snapshot)
+        compiled = self._bound(head, snapshot, text).compiled
+        key = self._answers.key(head.answers, snapshot, compiled, text)
         return self._answers.find(key) if key is not None else None
 
     def run_planned(
@@ -195,15 +239,21 @@ class QueryRunner:
                 statistics = latest.statistics
             views = SnapshotViews(snapshot, self._cache, row_rules(snapshot.scope))
             executor = LocalExecutor(views, self._provider, self._space)
-            latest = _Head(snapshot.tables, statistics, executor, {}, object())
+            latest = _Head(snapshot.tables, views, statistics, executor, {}, object())
             self._heads.put(scope, latest)
         return latest
 
-    def _bind(self, compiled: CompiledQuery, head: _Head) -> _Bound:
-        if len(head.bound) >= _PLANS:
-            head.bound.clear()
-        answer = head.executor.answer(self._planned(compiled, head.statistics))
-        bound = head.bound[id(compiled)] = _Bound(compiled, answer)
+    def _bound(self, head: _Head, snapshot: Snapshot, text: QueryText) -> _Bound:
+        """A text in the names of another catalog is told apart by that catalog."""
+        current = text.current
+        key = (text.source, text.name) if current is None else (text.source, text.name, id(current))
+        bound = head.bound.get(key)
+        if bound is None:
+            compiled = compile_read(snapshot, text)
+            if len(head.bound) >= _PLANS:
+                head.bound.clear()
+            answer = head.executor.answer(self._planned(compiled, head.statistics))
+            bound = head.bound[key] = _Bound(compiled, current, answer)
         return bound
 
     def _planned(self, compiled: CompiledQuery, statistics: Statistics) -> PhysicalOp:
@@ -263,13 +313,13 @@ class LocalExecutor(Binder):
     """All operators, bound to the views of one snapshot."""
 
     __slots__ = ()
-    operators: ClassVar = {**PATTERN_OPERATORS, **ANSWER_OPERATORS}
+    operators: ClassVar = {**PATTERN_OPERATORS, **ANSWER_OPERATORS, Point: bind_point}
 
     def table(self, plan: PhysicalOp, run: QueryRun) -> pa.Table:
         columns = self.bind(plan)(run, ONE_ROW).columns
         return pa.Table.from_arrays(list(columns.values()), list(columns))
 
-    def answer(self, plan: PhysicalOp) -> Callable[[QueryRun], pa.RecordBatch | UnprojectedRows]:
+    def answer(self, plan: PhysicalOp) -> Callable[[QueryRun], pa.RecordBatch | LateRows]:
         """A function that gives the rows of a run. Columns of very many rows are made in parts."""
         if not isinstance(plan, reads.Project):
             operate = self.bind(plan)
@@ -281,15 +331,44 @@ class LocalExecutor(Binder):
             return whole
         below = self.bind(plan.input)
         names, values = [c.name for c in plan.columns], [c.value for c in plan.columns]
+        properties = [v for v in values if isinstance(v, ex.PropertyOf)]
+        only_properties = len(properties) == len(values)
 
-        def projected(run: QueryRun) -> pa.RecordBatch | UnprojectedRows:
+        def projected(run: QueryRun) -> pa.RecordBatch | LateRows:
             frame = below(run, ONE_ROW)
+            if frame.length <= _FEW and only_properties:
+                plain = _plain_rows(properties, names, frame)
+                if plain is not None:
+                    return plain
             if _makes_columns_later(plan, frame):
                 return UnprojectedRows(frame, plan, run.evaluator, run.limits)
             array = run.evaluator.array
             return pa.RecordBatch.from_arrays([array(value, frame) for value in values], names)
 
         return projected
+
+
+def _plain_rows(
+    properties: list[ex.PropertyOf], names: list[str], frame: Frame
+) -> PlainRows | None:
+    """A few rows as Python values; None when a column needs Arrow."""
+    places: dict[int, list[int]] = {}
+    columns, kinds = [], []
+    for value in properties:
+        variable = value.variable.id
+        binding = frame.bindings[variable]
+        view = binding.view
+        if binding.optional or not isinstance(view, TableView):
+            return None
+        column = view.content.plain_column(value.property)
+        if column is None:
+            return None
+        at = places.get(variable)
+        if at is None:
+            at = places[variable] = binding.positions.tolist()
+        columns.append(column.read(at))
+        kinds.append(column.kind)
+    return PlainRows(names, kinds, columns, frame.length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from omnigraph.values.shown_rows import SHOWN_ROWS, ShownRows
 _EXTRA = "frames"
 _BATCH_ROWS = 64 * 1024
 _ITERATED_ROWS = 4 * 1024
+# The bytes of a Python value without its text.
+_VALUE_BYTES = 64
 # One chunk of a text column holds at most 2 GiB, so a large table has several chunks.
 _TABLE_ROWS = 1024 * 1024
 
@@ -47,6 +49,32 @@ class LateRows(Protocol):
 
     def values(self, start: int, end: int) -> pa.RecordBatch:
         """Some of the rows, in order."""
+
+
+@dataclass(slots=True)
+class PlainRows:
+    """A few rows as Python values: columns of texts, numbers and booleans."""
+
+    names: list[str]
+    kinds: list[pa.DataType]
+    columns: list[list[Any]]
+    length: int
+
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    @property
+    def size_bytes(self) -> int:
+        """About the memory of the values."""
+        texts = sum(len(v) for c in self.columns for v in c if isinstance(v, str))
+        return texts + _VALUE_BYTES * self.length * len(self.columns)
+
+    def values(self, start: int, end: int) -> pa.RecordBatch:
+        pairs = zip(self.columns, self.kinds, strict=True)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column[start:end], kind) for column, kind in pairs], self.names
+        )
 
 
 @dataclass(slots=True, repr=False)
@@ -144,6 +172,15 @@ class QueryResult:
         return list(rows.schema.names if isinstance(rows, pa.RecordBatch) else rows.names)
 
     @property
+    def kinds(self) -> list[pa.DataType]:
+        """The type of each column."""
+        rows = self.rows
+        if isinstance(rows, PlainRows):
+            return rows.kinds
+        schema = rows.schema if isinstance(rows, pa.RecordBatch) else self.table.schema
+        return list(schema.types)
+
+    @property
     def row_count(self) -> int:
         rows = self.rows
         return int(rows.num_rows if isinstance(rows, pa.RecordBatch) else rows.length)
@@ -171,14 +208,19 @@ class QueryResult:
         return self.table
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        if not isinstance(self.rows, pa.RecordBatch):
+        made = self.rows
+        if isinstance(made, PlainRows):
+            names, columns = made.names, made.columns
+        elif isinstance(made, pa.RecordBatch):
+            # For a few rows `Table.to_pylist` takes twice as long.
+            names = made.schema.names
+            columns = [column.to_pylist() for column in made.columns]
+        else:
             rows: list[dict[str, Any]] = self.table.to_pylist()
             return rows
-        # For a few rows `Table.to_pylist` takes twice as long.
-        names = self.rows.schema.names
-        columns = [column.to_pylist() for column in self.rows.columns]
         if len(names) == 1:
-            return [{names[0]: value} for value in columns[0]]
+            name = names[0]
+            return [{name: value} for value in columns[0]]
         return [dict(zip(names, row)) for row in zip(*columns)]  # noqa: B905 - equal by nature
 
     def to_pandas(self) -> Any:

@@ -317,15 +317,20 @@ class Access:
 
         return shown_tag(tag, whole)
 
-    def whole_types(self, *branches: str) -> frozenset[str] | None:
-        """Names of the types that this handle sees whole on all of these branches; None: all."""
+    def whole_types(self, branch: str, *others: str | Commit) -> frozenset[str] | None:
+        """Names of the types that this handle sees whole on all of these branches; None: all.
+
+        A commit stands for the state that it left on its branch.
+        """
         if self.gate is None:
             return None
         reader = self.engine.reader
         found: list[frozenset[TableKey]] = []
-        for name in branches:
-            snapshot = reader.snapshot(*reader.branch(name))
-            whole = self._whole_tables(snapshot.graph_branch, snapshot.schema_id)
+        for name in (branch, *others):
+            state = name if isinstance(name, Commit) else reader.snapshot(*reader.branch(name))
+            if not self.allows(READ, state.graph_branch):
+                return frozenset()
+            whole = self._whole_tables(state.graph_branch, state.schema_id)
             found += [] if whole is None else [whole]
         if not found:
             return None
@@ -345,12 +350,15 @@ class Access:
         return None if scope is None else whole_tables(catalog, scope)
 
     def judge(
-        self, branch: str, needs_whole: Callable[[str], bool] = lambda _: False
+        self,
+        branch: str,
+        needs_whole: Callable[[str], bool] = lambda _: False,
+        seen: frozenset[str] | None = None,
     ) -> WriteJudge | None:
         """What judges the changes of a write to a branch; None without a policy.
 
         A write touches the types for which `needs_whole` is true only if it may change the whole
-        type.
+        type. `seen` are the types whose stored entities its errors may show; None: all.
         """
         if self.gate is None:
             return None
@@ -370,6 +378,7 @@ class Access:
             lambda snapshot: self._write_scopes(branch, snapshot.catalog),
             refuse,
             needs_whole,
+            seen,
         )
 
     def writer(self, branch: str) -> WriterView | None:

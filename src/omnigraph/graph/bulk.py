@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.export.export_graph import Exporter, ExportReceipt
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.managed import marked_export
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import shown, terminal_is_watched
 from omnigraph.values.known_names import LOCAL, SPARK, require_engine
@@ -79,9 +80,22 @@ def export(
     *,
     file_format: str,
     engine: str,
+    actor: str | None,
 ) -> ExportReceipt:
     """Write a snapshot to a path or a stream; None is stdout."""
     require_engine(engine, "export")
+    with marked_export(parts, actor):
+        return _export(parts, snapshot, target, types, file_format, engine)
+
+
+def _export(
+    parts: Engine,
+    snapshot: Snapshot,
+    target: str | os.PathLike[str] | BinaryIO | None,
+    types: Sequence[str] | None,
+    file_format: str,
+    engine: str,
+) -> ExportReceipt:
     if engine == SPARK:
         if not isinstance(target, str | os.PathLike):
             raise InvalidArgument("Spark exports to a directory; give a path")

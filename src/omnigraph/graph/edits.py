@@ -15,6 +15,7 @@ from omnigraph.integrity.validate import claims_of, validate_changes
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.external_blobs import ExternalBases
 from omnigraph.writes.changeset import ChangeSet
 from omnigraph.writes.derived import fill_edits
 from omnigraph.writes.shape import Edit, shape_edits
@@ -28,7 +29,7 @@ def apply_edits(
 ) -> WriteReceipt:
     """One commit; `view` says what the edits may name, None everything."""
     typed = {name: _as_edit(name, edit) for name, edit in edits.items()}
-    shaped = _ShapedEdits(typed, view)
+    shaped = _ShapedEdits(typed, view, engine.external)
     known, _ = engine.reader.by_known_schema(terms.branch, shaped.by, (NotFound, ValidationFailed))
     # Before the transaction, because a provider may take seconds and other writers would wait.
     shaped.filled(known, engine.provider)
@@ -68,9 +69,12 @@ class _ShapedEdits:
     A transaction asks several times, and the schema seldom changes in between.
     """
 
-    def __init__(self, edits: Mapping[str, Edit], view: WriterView | None) -> None:
+    def __init__(
+        self, edits: Mapping[str, Edit], view: WriterView | None, external: ExternalBases
+    ) -> None:
         self._edits = edits
         self._view = view
+        self._external = external
         self._now_millis = SYSTEM_CLOCK.now_micros() // 1000
         self._shaped: tuple[Catalog, ChangeSet] | None = None
         self._filled: tuple[Catalog, ChangeSet] | None = None
@@ -79,10 +83,13 @@ class _ShapedEdits:
         if self._shaped is None or self._shaped[0] is not catalog:
             named = catalog if self._view is None else self._view.named(catalog)
             if named is not catalog:  # what is hidden must look as if it did not exist
-                shape_edits(named, self._edits, SYSTEM_CLOCK.new_ulid, self._now_millis)
-            changes = shape_edits(catalog, self._edits, SYSTEM_CLOCK.new_ulid, self._now_millis)
-            self._shaped = catalog, changes
+                self._under(named)
+            self._shaped = catalog, self._under(catalog)
         return self._shaped[1]
+
+    def _under(self, catalog: Catalog) -> ChangeSet:
+        new_id, now = SYSTEM_CLOCK.new_ulid, self._now_millis
+        return shape_edits(catalog, self._edits, new_id, now, self._external)
 
     def filled(self, catalog: Catalog, provider: EmbeddingProvider) -> ChangeSet:
         """With the vectors that the provider makes of the texts."""

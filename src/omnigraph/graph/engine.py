@@ -19,8 +19,9 @@ from omnigraph.lance_store.store import Store
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.publisher import Publisher
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import Settings, external_bases
 from omnigraph.values.clock import Clock
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.known_names import LOCAL, SPARK, require_engine
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.maintain.reconciler import Reconciler
     from omnigraph.maintain.repair import Repair
     from omnigraph.maintain.table_upkeep import Upkeep
+    from omnigraph.manifest.records import Commit
     from omnigraph.manifest.scoped_snapshots import ScopedSnapshots
     from omnigraph.merge.operation import MergeContext
     from omnigraph.merge.output import MergeEngine
@@ -93,9 +95,11 @@ class Engine:
     provider: EmbeddingProvider
     settings: Settings
     clock: Clock
+    external: ExternalBases = NONE_ALLOWED
+    """The external blobs that writes may name and reads may follow."""
 
     def close(self) -> None:
-        """Stop the upkeep thread, and let go of all handles and caches.
+        """Stop the threads of upkeep and of builds, and let go of all handles and caches.
 
         Operations that still run in other threads finish with the parts that they hold.
         """
@@ -104,6 +108,8 @@ class Engine:
             parts = {name: self.__dict__.pop(name) for name in made}
         if "reconciler" in parts:
             parts["reconciler"].stop()
+        if "queries" in parts:
+            parts["queries"].close()
         self.reader.release()
 
     @built_once
@@ -115,12 +121,14 @@ class Engine:
     @built_once
     def queries(self) -> QueryRunner:
         from omnigraph.execute.query_runner import QueryRunner
+        from omnigraph.execute.topology.builds import Builds
         from omnigraph.execute.topology.cache_files import open_stored_topology
         from omnigraph.execute.views.snapshot_views import ViewCache
 
         read = self.settings.read
         stored = open_stored_topology(read, os.environ)
-        views = ViewCache(self.reader, read.cache_bytes, stored)
+        builds = Builds(read.cache_bytes, beside=True)
+        views = ViewCache(self.reader, read.cache_bytes, stored, builds=builds)
         return QueryRunner(views, read, self.provider, self.clock)
 
     @built_once
@@ -159,9 +167,16 @@ class Engine:
             arming=self.arming,
             settings=self.settings,
             clock=self.clock,
-            # Looked up at each commit, because the reconciler is built on this transaction.
-            observer=lambda commit: self.reconciler.committed(commit),
+            observer=self._committed,
         )
+
+    def _committed(self, commit: Commit) -> None:
+        # Looked up at each commit, because the reconciler is built on the transaction.
+        self.reconciler.committed(commit)
+        queries: QueryRunner | None = self.__dict__.get("queries")
+        if queries is not None:
+            branch = commit.graph_branch
+            queries.committed(branch, lambda: self.reader.snapshot(*self.reader.branch(branch)))
 
     @built_once
     def leases(self) -> Leases:
@@ -203,6 +218,7 @@ class Engine:
             transaction=self.transaction,
             provider=self.provider,
             settings=self.settings.load,
+            external=self.external,
         )
 
     @built_once
@@ -215,6 +231,7 @@ class Engine:
             provider=self.provider,
             read=self.queries.read,
             clock=self.clock,
+            external=self.external,
         )
 
     @built_once
@@ -308,7 +325,9 @@ class Engine:
     def spark_loader(self) -> SparkLoader:
         from omnigraph.spark.load.spark_load import SparkLoader
 
-        return SparkLoader(self.reader, self.commits, self.transaction, self.settings)
+        return SparkLoader(
+            self.reader, self.commits, self.transaction, self.settings, self.external
+        )
 
     @built_once
     def spark_upkeep(self) -> SparkUpkeep:
@@ -399,4 +418,5 @@ def _refuse_file(path: Path) -> None:
 def build_engine(store: Store, settings: Settings, clock: Clock) -> Engine:
     reader = ManifestReader(store)
     provider = choose_provider(settings.embedding, os.environ, clock)
-    return Engine(store, reader, CommitGraph(reader), provider, settings, clock)
+    external = external_bases(settings.external_blobs)
+    return Engine(store, reader, CommitGraph(reader), provider, settings, clock, external)

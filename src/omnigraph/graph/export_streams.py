@@ -14,6 +14,7 @@ from dataclasses import replace
 from omnigraph.commit.arming import IntentHold, hold_intent
 from omnigraph.export.export_graph import Exporter
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.managed import marked_export
 from omnigraph.manifest.records import MAIN_REF
 from omnigraph.manifest.snapshot import Snapshot
 
@@ -37,7 +38,8 @@ def ndjson_stream(
     memory = max(_SMALLEST_MEMORY, engine.settings.load.memory_bytes // _MEMORY_SHARE)
     settings = replace(engine.settings.load, memory_bytes=memory)
     chunks = Exporter(engine.store, snapshot, settings, types).ndjson_chunks(every_id=every_id)
-    return held_chunks(engine, chunks, is_head=is_head, actor=actor, may_hold=may_hold)
+    with marked_export(engine, actor):
+        yield from held_chunks(engine, chunks, is_head=is_head, actor=actor, may_hold=may_hold)
 
 
 def held_chunks(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.execute.query_types import QueryResult
     from omnigraph.export.export_graph import ExportReceipt
     from omnigraph.feed import FeedPage
+    from omnigraph.graph.external_blob import ExternalBlob
     from omnigraph.graph.reads import QuerySource
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
     from omnigraph.load.options import LoadOptions, LoadReceipt
@@ -231,8 +232,11 @@ class Graph:
         branch: str = MAIN,
         *,
         at: CommitName | None = None,
-    ) -> StoredBlob:
-        """A stored blob: `size`, and `read(offset, length)` of any range.
+    ) -> StoredBlob | ExternalBlob:
+        """A blob: `size`, and `read(offset, length)` of any range.
+
+        `uri` is None, or the address of a blob outside of the graph. Such a blob can be read if
+        its address lies below a base that the graph was opened with (`external_blobs=`).
 
         Example:
             >>> graph.blob("node", "Person", "ada", "photo").read(0, 16)
@@ -361,7 +365,15 @@ class Graph:
         from omnigraph.graph import bulk
 
         snapshot = self.state(EXPORT, branch, at=at)
-        return bulk.export(self.engine, snapshot, path, types, file_format=format, engine=engine)
+        return bulk.export(
+            self.engine,
+            snapshot,
+            path,
+            types,
+            file_format=format,
+            engine=engine,
+            actor=self.actor,
+        )
 
     # Writing
 
@@ -647,20 +659,23 @@ class Graph:
         def may_delete() -> None:
             self._access.require(BRANCH_DELETE, None, source)
 
-        request = MergeRequest(
-            source=source,
-            target=into,
-            decisions=Decisions(strategy, read_resolutions(resolutions)),
-            actor_id=self.actor,
-            message=message,
-            delete_branch=delete_branch,
-            may_delete=may_delete,
-            idempotency_key=idempotency_key,
-            details=keyed_writes.details_of(keyed),
-            judge=self._access.judge(into),
-        )
+        decisions = Decisions(strategy, read_resolutions(resolutions, self.engine.external))
         self._access.require(READ, source)
         with self._access.writing(BRANCH_MERGE, source, into) as parts:
+            seen = self._access.whole_types(into, source)
+            decisions.refuse_hidden(seen)
+            request = MergeRequest(
+                source=source,
+                target=into,
+                decisions=decisions,
+                actor_id=self.actor,
+                message=message,
+                delete_branch=delete_branch,
+                may_delete=may_delete,
+                idempotency_key=idempotency_key,
+                details=keyed_writes.details_of(keyed),
+                judge=self._access.judge(into, seen=seen),
+            )
 
             def run() -> MergeResult:
                 return merge_branches(parts.merge_context(engine), request)
@@ -677,14 +692,14 @@ class Graph:
         request = MergeRequest(
             source=source,
             target=into,
-            decisions=Decisions(strategy, read_resolutions(resolutions)),
+            decisions=Decisions(strategy, read_resolutions(resolutions, self.engine.external)),
             actor_id=self.actor,
         )
         self._access.require(READ, into)
         with self._access.reading(READ, source) as parts:
-            found = preview_merge(parts.merge_context(), request)
-        whole = self._access.whole_types(source, into)
-        return found if whole is None else found.only(whole)
+            seen = self._access.whole_types(into, source)
+            request.decisions.refuse_hidden(seen)
+            return preview_merge(parts.merge_context(), request, seen)
 
     def revert(
         self,
@@ -709,16 +724,20 @@ class Graph:
         asked = (commit_id, strategy, resolutions, message)
         repeatable = keyed(REVERT, self.actor, idempotency_key, branch, *asked)
         with self._access.writing(CHANGE, branch) as parts:
+            found = self._access.commits().resolve(commit_id, branch)
+            decisions = Decisions(strategy, read_resolutions(resolutions, self.engine.external))
+            seen = self._seen_by_pick(found, branch)
+            decisions.refuse_hidden(seen)
             request = PickRequest(
-                commit_id=self._access.commits().resolve(commit_id, branch),
+                commit_id=found,
                 branch=branch,
                 operation=REVERT,
-                decisions=Decisions(strategy, read_resolutions(resolutions)),
+                decisions=decisions,
                 actor_id=self.actor,
                 message=message,
                 idempotency_key=idempotency_key,
                 details=details_of(repeatable),
-                judge=self._access.judge(branch),
+                judge=self._access.judge(branch, seen=seen),
             )
 
             def run() -> WriteReceipt:
@@ -744,22 +763,32 @@ class Graph:
         asked = (commit_id, strategy, resolutions, message)
         repeatable = keyed(CHERRY_PICK, self.actor, idempotency_key, onto, *asked)
         with self._access.writing(CHANGE, onto) as parts:
+            found = self._access.commits().resolve(commit_id, onto)
+            decisions = Decisions(strategy, read_resolutions(resolutions, self.engine.external))
+            seen = self._seen_by_pick(found, onto)
+            decisions.refuse_hidden(seen)
             request = PickRequest(
-                commit_id=self._access.commits().resolve(commit_id, onto),
+                commit_id=found,
                 branch=onto,
                 operation=CHERRY_PICK,
-                decisions=Decisions(strategy, read_resolutions(resolutions)),
+                decisions=decisions,
                 actor_id=self.actor,
                 message=message,
                 idempotency_key=idempotency_key,
                 details=details_of(repeatable),
-                judge=self._access.judge(onto),
+                judge=self._access.judge(onto, seen=seen),
             )
 
             def run() -> WriteReceipt:
                 return pick(parts.merge_context(), request)
 
             return parts.requests.once(repeatable, run, write_receipt_replay(onto))[0]
+
+    def _seen_by_pick(self, commit_id: str, branch: str) -> frozenset[str] | None:
+        """The types whose entities a revert or cherry-pick may show in conflicts; None: all."""
+        if self._access.gate is None:
+            return None
+        return self._access.whole_types(branch, self._access.commits().find(commit_id, branch))
 
     # Comparing and following
 
@@ -920,14 +949,21 @@ class Graph:
         """Remove what no branch, tag or writer needs; without `confirm` only report it.
 
         A commit's snapshot stays readable when it is among the newest `keep` of a branch or was
-        its head less than `older_than` ago (`"7d"`); without either all do. The commit log stays.
+        its head less than `older_than` ago (`"7d"`). Without either the cluster of the graph
+        decides, else the settings, by which all stay readable if they say nothing. The commit log
+        stays.
 
         Example:
             >>> graph.cleanup(keep=100, older_than="7d").bytes
         """
-        from omnigraph.maintain.garbage import Retention
+        from omnigraph.graph.managed import declared_retention
+        from omnigraph.maintain.garbage import Retention, chosen_retention
 
-        retention = Retention.of(keep, older_than)
+        retention = chosen_retention(
+            Retention.of(keep, older_than),
+            declared_retention(self.engine.store),
+            self.engine.settings.maintenance,
+        )
         if confirm:
             with self._access.writing(ADMIN) as engine:
                 return engine.cleanup.run(retention, self.actor)

@@ -17,6 +17,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.external_blob import ExternalBlob
 from omnigraph.lance_store.reads.blob_reads import StoredBlob, find_blob
 from omnigraph.manifest.commit_graph import CommitName
 from omnigraph.manifest.snapshot import Snapshot
@@ -143,7 +144,7 @@ def _id_array(ids: Sequence[str]) -> pa.Array:
 
 def blob(
     engine: Engine, snapshot: Snapshot, kind: str, type_name: str, entity_id: str, name: str
-) -> StoredBlob:
+) -> StoredBlob | ExternalBlob:
     """The blob property `name` of one entity; `kind` is `node` or `edge`."""
     from omnigraph.scoping.visible_rows import VisibleRows
 
@@ -166,6 +167,8 @@ def blob(
             id=entity_id,
             property=name,
         )
+    if isinstance(stored, str):
+        return ExternalBlob(stored, snapshot.graph_commit_id, engine.external)
     chosen = [pin.location, pin.content_epoch, entity_id, declared.identity]
     tag = hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:32]
     return replace(stored, graph_commit_id=snapshot.graph_commit_id, content_tag=tag)

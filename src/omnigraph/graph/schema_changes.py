@@ -16,7 +16,7 @@ from omnigraph.manifest.records import Commit
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.build import catalog_from_text
-from omnigraph.schema.catalog_text import catalog_text
+from omnigraph.schema.catalog_text import catalog_text, visible_text
 from omnigraph.schema.changes import BREAKS_QUERIES, Granted
 from omnigraph.schema.evolve import plan_changes
 from omnigraph.schema.steps import PlannedStep, entity_of
@@ -187,7 +187,7 @@ def accepted_schema(engine: Engine, snapshot: Snapshot) -> AcceptedSchema:
         return replace(
             accepted,
             catalog=catalog,
-            source=catalog_text(catalog),
+            source=visible_text(catalog),
             fingerprint=fingerprint(catalog),
             steps=(),
         )

@@ -129,6 +129,9 @@ class Queries:
         if registry is None or not access.may_invoke(name):
             raise NotFound(NO_SUCH_QUERY)
         if not access.allows(CHANGE, branch):
+            # On a closed branch a missing query must look like a denied one, too.
+            if not registry.knows(name, reads.snapshot(access.engine, MAIN, None).catalog):
+                raise NotFound(NO_SUCH_QUERY)
             access.require(READ, branch)  # neither: an unknown branch is refused like a closed one
         with access.telling():
             whole = reads.snapshot(access.engine, branch, None)

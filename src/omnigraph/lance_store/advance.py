@@ -10,6 +10,7 @@ from lance.optimize import Compaction
 
 from omnigraph import failpoints
 from omnigraph.lance_store.objects.storage_errors import is_panic, storage_errors
+from omnigraph.lance_store.reads.recent_fragments import remember_successor
 from omnigraph.lance_store.staging.compaction import RewriteTasks
 from omnigraph.lance_store.staging.stage import StagedWrite
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, head_version
@@ -42,6 +43,7 @@ def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
         return HeadMoved(staged.at, int(committed.version), landed_on_top=True)
     result = DatasetVersion(staged.at.location, staged.at.branch, int(committed.version))
     store.remember_successor(staged.at, result, committed)
+    remember_successor(dataset, committed)
     return result
 
 

@@ -15,7 +15,7 @@ from omnigraph.lance_store.blobs import in_pieces, to_lance_rows, to_lance_schem
 from omnigraph.lance_store.dataset_files import version_file
 from omnigraph.lance_store.objects.relocation import relocate
 from omnigraph.lance_store.objects.storage_errors import storage_errors
-from omnigraph.lance_store.search.indexes import index_name
+from omnigraph.lance_store.reads.indexes import index_name
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
 # The object_store crate does not encode these characters.

@@ -149,7 +149,9 @@ class OldVersions:
         if not doomed:
             return
         versions = [DatasetVersion(location, branch, v) for v in sorted(doomed)]
-        contents = [file for at in versions for file in self._own_files(at)]
+        # A dataset that is only schema metadata has no data files, and no version is opened.
+        with_data = bool(self._store.files.list(f"{folder}/data"))
+        contents = [file for at in versions for file in self._own_files(at)] if with_data else []
         for name in self._store.files.list(f"{folder}/_transactions"):
             match = _TRANSACTION.fullmatch(f"_transactions/{name}")
             if match and int(match[1]) + 1 in doomed:

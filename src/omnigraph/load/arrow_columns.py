@@ -24,6 +24,7 @@ from omnigraph.load.parsed_rows import (
     value_reader,
 )
 from omnigraph.values.arrow_types import cut_to_millis
+from omnigraph.values.blob_columns import has_external
 from omnigraph.values.scalars import BlobType, ScalarKind, ScalarType, ValueType, VectorType
 
 _ENDS = {"from": SOURCE, "to": TARGET}
@@ -82,6 +83,10 @@ def _fit(
 ) -> tuple[pa.Array, dict[int, str]]:
     """(the typed column, why rows do not fit); such rows are null in the column."""
     column = _plain(column)
+    if isinstance(kind, BlobType) and _is_binary(column.type):
+        if has_external(column):
+            return _one_by_one(column, kind, target, blobs)
+        return column.cast(target), {}
     if column.type == target and not pa.types.is_nested(target):
         return column, {}
     if pa.types.is_null(column.type):
@@ -96,8 +101,7 @@ def _fit_at_once(column: pa.Array, kind: ValueType, target: pa.DataType) -> pa.A
     """The typed column, or None when some row is doubtful."""
     source = column.type
     if isinstance(kind, BlobType):
-        binary = pa.types.is_binary(source) or pa.types.is_large_binary(source)
-        return column.cast(target) if binary else None
+        return None
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
         return cut_to_millis(column)
     if pa.types.is_timestamp(source) and pa.types.is_date(target):
@@ -112,6 +116,10 @@ def _fit_at_once(column: pa.Array, kind: ValueType, target: pa.DataType) -> pa.A
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return fitted if doubtful is None else None
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _same_family(source: pa.DataType, wanted: pa.DataType) -> bool:

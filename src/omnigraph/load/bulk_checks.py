@@ -32,7 +32,6 @@ from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
-from omnigraph.load.proofs import all_among
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
@@ -209,7 +208,8 @@ class BulkChecks:
             if stored is None:
                 return False
             known.append(stored)
-        return all_among((chunk.column(name) for chunk in chunks for name in columns), known)
+        texts = (chunk.column(name) for chunk in chunks for name in columns)
+        return index.all_among(texts, known)
 
     def _endpoints(self, rule: EndpointExists, report: Report) -> None:
         if self._ends_exist(rule.table, rule.node):
@@ -471,7 +471,7 @@ def report_existing(
             if stored.num_rows == 0:
                 continue
             index.fill_stored(key, stored.select([ID]))
-        elif _none_stored(index, key):
+        elif index.has_no_stored_id(key):
             continue
         rows = index.input(key)
         taken = f"FROM {rows} r SEMI JOIN {index.stored(key)} s ON r.{ID} = s.{ID}"
@@ -497,9 +497,3 @@ def _stored_among(index: KeyIndex, key: TableKey, dataset: Dataset) -> pa.Table:
     if held is None:
         held = index.table(f"SELECT {ID} FROM {index.input(key)}")
     return find_rows(dataset, pc.unique(held.column(ID).drop_null()))
-
-
-def _none_stored(index: KeyIndex, key: TableKey) -> bool:
-    """Proven: no id of the input is stored."""
-    ids, stored = index.input_ids(key), index.stored_ids(key)
-    return ids is not None and stored is not None and ids.has_none(stored)

@@ -15,7 +15,7 @@ then stands for `i<n>`: without equal rows, and with the ids of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,13 @@ from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
-from omnigraph.load.proofs import IdSet, no_row_twice
+from omnigraph.load.proofs import IdSet, all_among, no_row_twice
 from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000
 _ROWS_PER_INSERT = 500_000
 _HELD_SHARE = 8
 """Input rows may take 1/8 of the memory limit outside DuckDB."""
-_HASHED_SHARE = 4
-"""The hashes of a proof may take 1/4 of the memory limit."""
-_BYTES_PER_HASH = 8
 
 ReadStored = Callable[[Sequence[str]], pa.RecordBatchReader]
 """Reads these columns of the stored rows of a type."""
@@ -105,18 +102,16 @@ class KeyIndex:
 
     def has_no_row_twice(self, key: TableKey, columns: Sequence[str]) -> bool:
         """Proven: no two input rows have equal values, none of them NULL, in these columns."""
-        rows, chunks = self._row_count(key), self.chunks(key, columns)
-        if chunks is None or not self._may_hash(rows * _BYTES_PER_HASH):
-            return False
-        return no_row_twice(chunks, rows)
+        chunks = self.chunks(key, columns)
+        return chunks is not None and no_row_twice(chunks, self._folder)
 
     def input_ids(self, key: TableKey) -> IdSet | None:
-        """The ids of all input rows; None if they are in DuckDB or too many."""
+        """The ids of all input rows; None if they are in DuckDB or too long."""
         if key not in self._input_ids:
-            rows, chunks = self._row_count(key), self.chunks(key, [ID])
-            if chunks is None or not self._may_hash(rows * IdSet.BYTES_PER_ID):
+            chunks = self.chunks(key, [ID])
+            if chunks is None:
                 return None
-            self._input_ids[key] = IdSet.of((chunk.column(ID) for chunk in chunks), rows)
+            self._input_ids[key] = IdSet.of((chunk.column(ID) for chunk in chunks), self._folder)
         return self._input_ids[key]
 
     def has_distinct_ids(self, key: TableKey) -> bool:
@@ -128,15 +123,14 @@ class KeyIndex:
         """Free the memory of `input_ids`, which makes them again if they are needed again."""
         self._input_ids.clear()
 
-    def _row_count(self, key: TableKey) -> int:
-        """How many input rows `chunks` has."""
-        if key in self._offered:
-            return self._offered[key][0]
-        held = self.held(key)
-        return 0 if held is None else held.num_rows
+    def all_among(self, texts: Iterable[pa.ChunkedArray], known: Sequence[IdSet]) -> bool:
+        """Proven: every text is in one of the sets."""
+        return all_among(texts, known, self._folder)
 
-    def _may_hash(self, size: int) -> bool:
-        return size * _HASHED_SHARE <= self._memory_bytes
+    def has_no_stored_id(self, key: TableKey) -> bool:
+        """Proven: no input row has the id of a stored row."""
+        ids, stored = self.input_ids(key), self.stored_ids(key)
+        return ids is not None and stored is not None and ids.has_none(stored, self._folder)
 
     def input(self, key: TableKey) -> str:
         """The name of the DuckDB table of input rows."""
@@ -188,12 +182,9 @@ class KeyIndex:
         return (pa.chunked_array([batch.column(0)]) for batch in read([ID]))
 
     def stored_id_set(self, key: TableKey) -> IdSet | None:
-        """All stored ids; None if they are too many or were not offered."""
+        """All stored ids; None if one is too long, or if they were not offered."""
         ids = self.stored_ids(key)
-        if ids is None:
-            return None
-        count = self._readers[key][0]
-        return IdSet.of(ids, count) if self._may_hash(count * IdSet.BYTES_PER_ID) else None
+        return None if ids is None else IdSet.of(ids, self._folder)
 
     def fill_stored(self, key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Put stored rows into DuckDB; columns that they lack are NULL."""

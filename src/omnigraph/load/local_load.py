@@ -22,7 +22,7 @@ from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
 from omnigraph.load.modes import LoadMode
 from omnigraph.load.options import LoadOptions, LoadReceipt
-from omnigraph.load.parsed_rows import AbsentColumns, Blocks, ParsedBlock, widen
+from omnigraph.load.parsed_rows import AbsentColumns, BlobBases, Blocks, ParsedBlock, widen
 from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepare_rows import PreparedRows, place_of
 from omnigraph.load.prepared import (
@@ -45,6 +45,7 @@ from omnigraph.load.sources import (
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.settings.models import LoadSettings
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import LOCAL
 
@@ -58,6 +59,7 @@ class LocalLoader:
     transaction: Transaction
     provider: EmbeddingProvider
     settings: LoadSettings
+    external: ExternalBases = NONE_ALLOWED
     small_input: int = SMALL_INPUT
 
     def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
@@ -65,7 +67,8 @@ class LocalLoader:
         options.reject_rules()  # refuses wrong options before anything is read
         ref, state = self.reader.branch(options.branch)
         sources = find_sources(data, options.type_name)
-        reading = options.reading(self.settings.blob_bases)
+        blobs = BlobBases(self.settings.blob_bases, self.external)
+        reading = options.reading(blobs)
         refuse_unused_columns(sources, reading)
         catalog = self.reader.snapshot(ref, state).catalog
         named = catalog if options.view is None else options.view.named(catalog)
@@ -75,7 +78,7 @@ class LocalLoader:
             watch = progress or reading_progress(sources)
             prepared.read_again = functools.partial(read_again, sources, named, reading)
             patches = PatchInput(prepared)
-            _prepare(patches, sources, options, self.settings.blob_bases, watch, named)
+            _prepare(patches, sources, options, blobs, watch, named)
             failpoints.hit("load.after_prepare")
             options = options.with_content(sources)
             with closing(self._build(patches, options)) as build:
@@ -110,7 +113,7 @@ def _prepare(
     patches: PatchInput,
     sources: Sequence[Source],
     options: LoadOptions,
-    blob_bases: tuple[str, ...],
+    blobs: BlobBases,
     progress: Progress,
     named: Catalog,
 ) -> None:
@@ -124,7 +127,7 @@ def _prepare(
             _keep(prepared, files, rows)
 
     for source in sources:
-        reading = options.reading(blob_bases, source.type_name)
+        reading = options.reading(blobs, source.type_name)
         keep = functools.partial(patches.keep, judge=judge) if reading.partial else take
         _read(prepared, source, reading, progress, keep, named)
     for key in mirrored_types(sources, named, options.modes) - files.keys():

@@ -117,11 +117,11 @@ class LoadOptions(CommitTerms):
         asked = fingerprint("load", self.branch, modes, self.type_name, self.columns, digests)
         return replace(self, details={**self.details, REQUEST: {FINGERPRINT: asked}})
 
-    def reading(self, blob_bases: tuple[str, ...], type_name: str | None = None) -> ReadOptions:
-        """How the parsers read a source with this type; blobs may be copied from `blob_bases`."""
+    def reading(self, blobs: BlobBases, type_name: str | None = None) -> ReadOptions:
+        """How the parsers read a source with this type; `blobs` says what its blobs may be."""
         mode = self.modes.default if type_name is None else self.modes.of_type(type_name)
         partial = mode is LoadMode.PATCH
-        return ReadOptions(self.columns, BlobBases(blob_bases), self.text, partial)
+        return ReadOptions(self.columns, blobs, self.text, partial)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,11 @@ from omnigraph.catalog.model import (
     generated_defaults,
     spelled,
 )
-from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.errors import ExternalBlobDenied, InvalidArgument, NotFound
 from omnigraph.load.json_columns import one_array
+from omnigraph.values.blob_values import judged_blob
 from omnigraph.values.coercion import coerce, describe
-from omnigraph.values.json_values import BLOB_PREFIX, parse_blob
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.known_names import did_you_mean, nearest_name
 from omnigraph.values.scalars import (
     INTEGER_KINDS,
@@ -213,19 +214,28 @@ class BadLine(Exception):
 
 
 class BlobBases:
-    """The local folders from which a load may copy blobs; none unless the settings name some."""
+    """What blob values of a load may be besides bytes: external blobs, and files to copy.
 
-    def __init__(self, bases: tuple[str, ...] = ()) -> None:
+    Files are copied from local folders, none unless the settings name some. An address that is
+    allowed as an external blob is not copied.
+    """
+
+    def __init__(self, bases: tuple[str, ...] = (), external: ExternalBases = NONE_ALLOWED) -> None:
         self._bases = [_base(base) for base in bases]
+        self._external = external
 
-    def read(self, text: str) -> bytes:
-        path = None if text.startswith(BLOB_PREFIX) else self._allowed(text)
-        if path is None:
-            return parse_blob(text)
+    def read(self, value: object) -> bytes:
+        """The stored bytes of a value; raises `InvalidArgument`."""
         try:
-            return path.read_bytes()
+            return judged_blob(value, self._external)
+        except ExternalBlobDenied:
+            path = self._allowed(value) if isinstance(value, str) else None
+            if path is None:
+                raise
+        try:
+            return judged_blob(path.read_bytes(), self._external)
         except OSError as error:
-            raise InvalidArgument(f"{describe(text)} cannot be read: {error.strerror}") from error
+            raise InvalidArgument(f"{describe(value)} cannot be read: {error.strerror}") from error
 
     def _allowed(self, text: str) -> Path | None:
         """The file that `text` names, if it is below an allowed folder after links are followed."""
@@ -435,7 +445,7 @@ def rows_to_table(entity: EntityType, rows: list[Row]) -> pa.Table:
 def value_reader(kind: ValueType, blobs: BlobBases) -> Callable[[Any], Any]:
     """A function from a JSON value to a value of this type; it raises `InvalidArgument`."""
     if isinstance(kind, BlobType):
-        return lambda value: value if isinstance(value, bytes) else blobs.read(coerce(value, _TEXT))
+        return lambda value: blobs.read(value if isinstance(value, bytes) else coerce(value, _TEXT))
     if isinstance(kind, EnumType):
         # `check_rows` judges whether the value is one of the enum, as it judges the other rules.
         return lambda value: _storable_text(coerce(value, _TEXT))

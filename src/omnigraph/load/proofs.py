@@ -5,15 +5,21 @@ rule, if any does. True is certain, with one exception: that every end of an edg
 by two independent hashes of 64 bits with random keys. A missing node passes both with a probability
 below 1e-20 for a billion nodes.
 
-Columns come in chunks, so that they need not be in memory. `paired_rows` pairs equal rows of two
-tables by their hashes, and compares them.
+Columns come in chunks, so that they need not be in memory. Many hashes are kept in files. So a
+proof needs the same memory for any number of rows. `paired_rows` pairs equal rows of two tables by
+their hashes, and compares them.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +36,12 @@ _LONGEST_TEXT = 256
 _ROWS_PER_PASS = 256 * 1024
 """About so many texts are hashed and looked up at once: few enough for memory, and enough that
 sorted hashes are found near each other."""
+
+HELD_HASHES = 512 * 1024
+"""So many hashes by one key, and not more, are held in memory."""
+_RANGES = 64
+_RANGE_STARTS = np.arange(_RANGES, dtype=np.uint64) << np.uint64(58)
+_NO_HASHES = np.empty(0, np.uint64)
 
 _HALF = np.uint64(32)
 _FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
@@ -50,82 +62,193 @@ _LANES = tuple(
 )
 
 
-def no_row_twice(chunks: Iterable[pa.Table], rows: int) -> bool:
-    """No two of at most `rows` rows are equal; a row with a NULL equals no row."""
-    found = np.empty(rows, np.uint64)
-    filled = 0
+class HashRuns:
+    """Hashes by one key: in memory while they are few, else in a file, as sorted runs.
+
+    The hashes are cut into ranges by their first bits, and one range is in memory at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: list[Hashes] = []
+        self._file: IO[bytes] | None = None
+        self._cuts: list[npt.NDArray[np.int64]] = []
+        """Of each run in the file: where its ranges begin, and where the last one ends."""
+        self._length = self._written = 0
+
+    @property
+    def is_held(self) -> bool:
+        return self._file is None
+
+    def add(self, hashes: Hashes) -> None:
+        """Add hashes, which are sorted in place."""
+        hashes.sort()
+        self._held.append(hashes)
+        self._length += len(hashes)
+        if self._file is None and self._length > HELD_HASHES:
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with the runs
+            weakref.finalize(self, self._file.close)
+        if self._file is not None:
+            for run in self._held:
+                self._cuts.append(_cuts(run) + self._written)
+                self._file.write(run.data)
+                self._written += len(run)
+            self._held = []
+
+    def ranges(self) -> Iterator[Hashes]:
+        """The hashes of each range, sorted; a range that has none is there, too."""
+        if self._file is not None:
+            for number in range(_RANGES):
+                yield np.sort(np.concatenate([*self.pieces(number), _NO_HASHES]))
+            return
+        if len(self._held) != 1:
+            self._held = [np.sort(np.concatenate([*self._held, _NO_HASHES]))]
+        yield from np.split(self._held[0], _cuts(self._held[0])[1:-1])
+
+    def pieces(self, number: int) -> Iterator[Hashes]:
+        """The hashes of one range in no order, some at a time."""
+        waiting: list[Hashes] = []
+        for part in self._parts(number):
+            waiting.append(part)
+            if sum(map(len, waiting)) >= HELD_HASHES:
+                yield np.concatenate(waiting)
+                waiting = []
+        if waiting:
+            yield np.concatenate(waiting)
+
+    def _parts(self, number: int) -> Iterator[Hashes]:
+        if self._file is None:
+            for run in self._held:
+                cuts = _cuts(run)
+                yield run[cuts[number] : cuts[number + 1]]
+            return
+        self._file.flush()
+        for cuts in self._cuts:
+            first, last = int(cuts[number]), int(cuts[number + 1])
+            if last > first:
+                size = (last - first) * _WORD
+                yield np.frombuffer(os.pread(self._file.fileno(), size, first * _WORD), np.uint64)
+
+    def are_distinct(self) -> bool:
+        return all(not np.any(one[1:] == one[:-1]) for one in self.ranges())
+
+
+def _cuts(run: Hashes) -> npt.NDArray[np.int64]:
+    """Where the ranges of a sorted run begin, and where the last one ends."""
+    return np.append(np.searchsorted(run, _RANGE_STARTS), len(run))
+
+
+def no_row_twice(chunks: Iterable[pa.Table], folder: Path) -> bool:
+    """No two rows are equal; a row with a NULL equals no row. Many hashes go to `folder`."""
+    found = HashRuns(folder)
     for chunk in chunks:
         whole = chunk.drop_null() if any(c.null_count for c in chunk.columns) else chunk
         hashes = row_hashes(whole.columns)
         if hashes is None:
             return False
-        found[filled : filled + len(hashes)] = hashes
-        filled += len(hashes)
-    return _differ(found[:filled])
+        found.add(hashes)
+    return found.are_distinct()
 
 
 class IdSet:
     """Ids as two hashes each: 16 bytes for an id of any length."""
 
-    BYTES_PER_ID = 16
-
-    def __init__(self, lanes: Sequence[Hashes]) -> None:
-        """`lanes` has the hashes of all ids, once by each key of `_LANES`; they are sorted here."""
-        for lane in lanes:
-            lane.sort()
-        self._lanes = tuple(lanes)
-        self.are_distinct = _differ(self._lanes[0], is_sorted=True)
+    def __init__(self, lanes: Sequence[HashRuns]) -> None:
+        """`lanes` has the hashes of all ids, once by each key of `_LANES`."""
+        self.lanes = tuple(lanes)
+        self.are_distinct = lanes[0].are_distinct()
 
     @classmethod
-    def of(cls, chunks: Iterable[pa.ChunkedArray], rows: int) -> IdSet | None:
-        """The set of at most `rows` ids, without NULLs; None if an id is too long."""
-        lanes = tuple(np.empty(rows, np.uint64) for _ in _LANES)
-        filled = 0
-        for texts in _passes(chunks):
-            hashes = [_of_texts(texts, key) for key in _LANES]
-            for lane, found in zip(lanes, hashes, strict=True):
-                if found is None:
-                    return None
-                lane[filled : filled + len(texts)] = found
-            filled += len(texts)
-        return cls([lane[:filled] for lane in lanes])
+    def of(cls, chunks: Iterable[pa.ChunkedArray], folder: Path) -> IdSet | None:
+        """The set of these ids, without NULLs; None if an id is too long.
 
-    def has_none(self, chunks: Iterable[pa.ChunkedArray]) -> bool:
+        Many hashes are kept in a file in `folder`.
+        """
+        lanes = _lanes_of(chunks, folder, _LANES)
+        return None if lanes is None else cls(lanes)
+
+    @property
+    def is_held(self) -> bool:
+        """The hashes are in memory."""
+        return all(lane.is_held for lane in self.lanes)
+
+    def has_none(self, chunks: Iterable[pa.ChunkedArray], folder: Path) -> bool:
         """Certain: no text of `chunks` is in the set."""
-        for texts in _passes(chunks):
-            hashes = _of_texts(texts, _LANES[0])
-            if hashes is None or self.found(0, hashes).any():
-                return False
-        return True
+        if self.is_held:
+            (known,) = _sorted_lane([self], 0)
+            for texts in _passes(chunks):
+                hashes = _of_texts(texts, _LANES[0])
+                if hashes is None or _found(known, hashes).any():
+                    return False
+            return True
+        given = _lanes_of(chunks, folder, _LANES[:1])
+        if given is None:
+            return False
+        return not any(
+            _found(known, hashes).any()
+            for number, known in enumerate(self.lanes[0].ranges())
+            for hashes in given[0].pieces(number)
+        )
 
-    def found(self, lane: int, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Which of these hashes by the key of a lane are in the set."""
-        known = self._lanes[lane]
-        if len(known) == 0:
-            return np.zeros(len(hashes), bool)
-        at = np.searchsorted(known, hashes)
-        return np.asarray(known[np.minimum(at, len(known) - 1)] == hashes)
 
-
-def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet]) -> bool:
-    """Every text of `chunks` is in one of the sets."""
+def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet], folder: Path) -> bool:
+    """Every text of `chunks` is in one of the sets. Many hashes are kept in files in `folder`."""
+    if not all(ids.is_held for ids in known):
+        return _all_in_ranges(_lanes_of(chunks, folder, _LANES), known)
+    lanes = [_sorted_lane(known, lane) for lane in range(len(_LANES))]
     for texts in _passes(chunks):
-        for lane, key in enumerate(_LANES):
+        for key, sets in zip(_LANES, lanes, strict=True):
             hashes = _of_texts(texts, key)
             if hashes is None:
                 return False
             hashes.sort()  # sorted hashes are found faster
-            for ids in known:
-                hashes = hashes[~ids.found(lane, hashes)]
-            if len(hashes):
+            if not _all_found(sets, hashes):
                 return False
     return True
 
 
-def _differ(hashes: Hashes, *, is_sorted: bool = False) -> bool:
-    if not is_sorted:
-        hashes.sort()
-    return not bool(np.any(hashes[1:] == hashes[:-1]))
+def _all_in_ranges(given: Sequence[HashRuns] | None, known: Sequence[IdSet]) -> bool:
+    if given is None:
+        return False
+    for lane, runs in enumerate(given):
+        ranges = zip(*(ids.lanes[lane].ranges() for ids in known), strict=True)
+        for number, sets in enumerate(ranges):
+            if not all(_all_found(sets, hashes) for hashes in runs.pieces(number)):
+                return False
+    return True
+
+
+def _lanes_of(
+    chunks: Iterable[pa.ChunkedArray], folder: Path, keys: Sequence[_HashKey]
+) -> tuple[HashRuns, ...] | None:
+    """The hashes of all texts by each key; None if a text is too long."""
+    lanes = tuple(HashRuns(folder) for _ in keys)
+    for texts in _passes(chunks):
+        for lane, key in zip(lanes, keys, strict=True):
+            hashes = _of_texts(texts, key)
+            if hashes is None:
+                return None
+            lane.add(hashes)
+    return lanes
+
+
+def _sorted_lane(sets: Sequence[IdSet], lane: int) -> list[Hashes]:
+    return [np.concatenate([*ids.lanes[lane].ranges(), _NO_HASHES]) for ids in sets]
+
+
+def _all_found(sets: Sequence[Hashes], hashes: Hashes) -> bool:
+    """Every hash is in one of the sorted sets."""
+    for known in sets:
+        hashes = hashes[~_found(known, hashes)]
+    return len(hashes) == 0
+
+
+def _found(known: Hashes, hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """Which of these hashes are in the sorted set."""
+    if len(known) == 0:
+        return np.zeros(len(hashes), bool)
+    at = np.searchsorted(known, hashes)
+    return np.asarray(known[np.minimum(at, len(known) - 1)] == hashes)
 
 
 def _passes(chunks: Iterable[pa.ChunkedArray]) -> Iterator[pa.Array]:

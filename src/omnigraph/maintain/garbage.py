@@ -46,6 +46,7 @@ from omnigraph.manifest.lineage import Lineage, meeting_points
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.reader import ManifestReader, manifest_version
 from omnigraph.manifest.records import BranchRef, TablePin
+from omnigraph.settings.models import MaintenanceSettings
 from omnigraph.values.clock import ulid_micros
 from omnigraph.values.temporal import duration_micros
 
@@ -69,13 +70,57 @@ class Retention:
             raise InvalidArgument(f"keep is a number of commits from 1 on, got {keep!r}")
         return cls(keep, None if older_than is None else duration_micros(older_than))
 
+    @classmethod
+    def of_rules(cls, rules: Mapping[str, float]) -> Retention:
+        """From the rules of a cluster: `keep`, `older_than_seconds`."""
+        keep, seconds = rules.get("keep"), rules.get("older_than_seconds")
+        return cls(
+            None if keep is None else int(keep),
+            None if seconds is None else int(seconds * 1_000_000),
+        )
+
+    @classmethod
+    def of_settings(cls, settings: MaintenanceSettings) -> Retention:
+        """What the settings keep; without a rule all commits."""
+        seconds = settings.keep_seconds
+        return cls(settings.keep_commits, None if seconds is None else int(seconds * 1_000_000))
+
+    @property
+    def keeps_all(self) -> bool:
+        return self.keep is None and self.older_than_micros is None
+
+    def cuts(self, other: Retention) -> bool:
+        """Whether some commit that `other` keeps would go."""
+        if self.keeps_all or other.keeps_all:
+            return not self.keeps_all
+        fewer = (self.keep or 0) < (other.keep or 0)
+        return fewer or (self.older_than_micros or 0) < (other.older_than_micros or 0)
+
     def keeps(self, position: int, superseded_at: int | None, now: int) -> bool:
         """`position` counts from 0, the head; `superseded_at` is the time of the next commit."""
-        if superseded_at is None or (self.keep is None and self.older_than_micros is None):
+        if superseded_at is None or self.keeps_all:
             return True
         if self.keep is not None and position < self.keep:
             return True
         return self.older_than_micros is not None and superseded_at > now - self.older_than_micros
+
+
+def chosen_retention(
+    asked: Retention, declared: Retention | None, settings: MaintenanceSettings
+) -> Retention:
+    """What a cleanup keeps: what its caller asks for, else what is declared, else the settings.
+
+    `declared` is the rule of a cluster for this graph. Less than that is refused.
+    """
+    if asked.keeps_all:
+        return Retention.of_settings(settings) if declared is None else declared
+    if declared is not None and asked.cuts(declared):
+        raise InvalidArgument(
+            "the cluster of this graph declares what stays readable, and this cleanup would keep "
+            "less: leave out `keep` and `older_than`, or change `retention` in cluster.yaml",
+            option="keep",
+        )
+    return asked
 
 
 @dataclass(frozen=True, slots=True)

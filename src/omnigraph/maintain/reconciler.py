@@ -13,12 +13,11 @@ import logging
 import threading
 import weakref
 
-from omnigraph.catalog.model import ID
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.maintain.garbage import Retention
-from omnigraph.maintain.table_upkeep import Pace, index_table, is_due, look_at, optimize_table
+from omnigraph.maintain.table_upkeep import ACTOR, look_after
 from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit
 from omnigraph.settings.models import MaintenanceSettings
@@ -27,13 +26,6 @@ from omnigraph.values.identifiers import TableKey
 
 logger = logging.getLogger(__name__)
 
-ACTOR = "omnigraph:upkeep"
-# An attempt that does not queue loses when a writer commits first. After this many lost attempts a
-# pass waits in the queue like a write; it rewrites only fragments below `compacted_rows`, so that
-# other writers do not wait long.
-_PATIENT_ATTEMPTS = 2
-# A smaller table queues at once, because rewriting all of it takes no longer than a few commits.
-_QUICK_BYTES = 4 * 1024 * 1024
 _EXIT_PATIENCE_SECONDS = 10.0
 _MOST_TABLES = 16_384
 
@@ -54,6 +46,7 @@ class Reconciler:
         self._transaction = transaction
         self._cleanup = cleanup
         self._settings = settings
+        self._retention = Retention.of_settings(settings)
         self._condition = threading.Condition()
         self._commits: BoundedCache[Table, int] = BoundedCache(_MOST_TABLES)
         self._since_cleanup = 0
@@ -75,8 +68,8 @@ class Reconciler:
                     is_large = pins.after.row_count - before >= self._settings.unindexed_rows
                     self._count((commit.graph_branch, pins.after.key), at_once=is_large)
             self._since_cleanup += 1
-            keep = self._settings.keep_commits
-            if keep is not None and self._since_cleanup >= self._settings.cleanup_every_commits:
+            is_due = self._since_cleanup >= self._settings.cleanup_every_commits
+            if is_due and not self._retention.keeps_all:
                 self._since_cleanup = 0
                 self._cleanup_waits = True
             if (self._waiting or self._cleanup_waits) and self._thread is None:
@@ -121,9 +114,16 @@ class Reconciler:
     def _attend(self, table: Table | None, whole: bool) -> None:
         try:
             if table is None:
-                self._cleanup.run(Retention(self._settings.keep_commits, None), ACTOR)
+                self._cleanup.run(self._retention, ACTOR)
             else:
-                self._look_after(*table, whole)
+                look_after(
+                    self._transaction,
+                    self._reader,
+                    self._settings,
+                    table,
+                    whole=whole,
+                    stopped=lambda: self._stopped,
+                )
         except NotFound:
             pass  # the branch or type was deleted in between
         except OmnigraphError as error:
@@ -132,37 +132,6 @@ class Reconciler:
         except Exception:
             # A fault in upkeep must not break the process of the user; it is logged.
             logger.exception("upkeep of %s failed", table or "old versions")
-
-    def _look_after(self, branch: str, key: TableKey, whole: bool) -> None:
-        ref, state = self._reader.branch(branch)
-        pin = state.tables.get(key)
-        if pin is None or pin.owner != ref.incarnation:
-            return
-        entity = self._reader.snapshot(ref, state).catalog.entity_type(key)
-        layout = look_at(self._reader.store, pin, entity, self._settings)
-        if not is_due(layout, self._settings):
-            return
-        if layout.unindexed_rows >= self._settings.unindexed_rows:
-            self._index_ids(branch, key)
-        if not whole:
-            return
-        patience = _PATIENT_ATTEMPTS if layout.shape.stored_bytes > _QUICK_BYTES else 0
-        for attempt in range(patience + 1):
-            pace = Pace(self._settings.compacted_rows, in_turn=attempt == patience)
-            if self._stopped or optimize_table(self._transaction, branch, key, ACTOR, pace):
-                return
-
-    def _index_ids(self, branch: str, key: TableKey) -> None:
-        """Extend the index that every write of a keyed row needs, before the slower ones.
-
-        Without it each of these writes scans the column.
-        """
-        for in_turn in (False, True):
-            pace = Pace(self._settings.compacted_rows, in_turn=in_turn)
-            if self._stopped or index_table(
-                self._transaction, branch, key, ACTOR, pace, columns=(ID,)
-            ):
-                return
 
 
 _reconcilers: weakref.WeakSet[Reconciler] = weakref.WeakSet()

@@ -9,7 +9,7 @@ from typing import Any
 from omnigraph.catalog.index_plan import wanted_indexes
 from omnigraph.commit.intents import IntentBoard, PendingIntent
 from omnigraph.lance_store.dataset_files import LineageFiles, lineages
-from omnigraph.lance_store.search.indexes import coverage
+from omnigraph.lance_store.reads.indexes import coverage
 from omnigraph.lance_store.store import Store
 from omnigraph.maintain.table_upkeep import is_due, look_at
 from omnigraph.manifest.branch_state import BranchState

@@ -2,23 +2,23 @@
 
 `Upkeep` looks after the tables of branches; `optimize_table` and `index_table` after one table.
 `TableWork` is the part that takes long: rewriting files and building indexes, in this process or
-on Spark. `look_at` and `is_due` tell whether a table needs it.
+on Spark. `look_after` does it for one table, if the table needs it (`look_at`, `is_due`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from omnigraph.catalog.index_plan import wanted_indexes
-from omnigraph.catalog.model import EntityType
+from omnigraph.catalog.model import ID, EntityType
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import Build, WriteRequest
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import ExpectedVersionMismatch, NotFound
+from omnigraph.lance_store.reads.indexes import coverage
 from omnigraph.lance_store.reads.scan import TableShape, table_shape
-from omnigraph.lance_store.search.indexes import coverage
 from omnigraph.lance_store.staging.compaction import plan_compaction, run_compaction
 from omnigraph.lance_store.staging.index_builds import build_indexes, inherits_indexes, plan_indexes
 from omnigraph.lance_store.store import DatasetVersion, Store
@@ -40,6 +40,15 @@ _FEWEST_DELETED = 1000
 
 
 _INDEX_ATTEMPTS = 5
+
+ACTOR = "omnigraph:upkeep"
+"""Who looks after tables without being asked."""
+# An attempt that does not queue loses when a writer commits first. After this many lost attempts a
+# pass waits in the queue like a write; it rewrites only fragments below `compacted_rows`, so that
+# other writers do not wait long.
+_PATIENT_ATTEMPTS = 2
+# A smaller table queues at once, because rewriting all of it takes no longer than a few commits.
+_QUICK_BYTES = 4 * 1024 * 1024
 
 
 class TableWork(Protocol):
@@ -277,3 +286,40 @@ def is_due(layout: Layout, settings: MaintenanceSettings) -> bool:
         or much_deleted
         or layout.unindexed_rows >= settings.unindexed_rows
     )
+
+
+def look_after(
+    transaction: Transaction,
+    reader: ManifestReader,
+    settings: MaintenanceSettings,
+    table: tuple[str, TableKey],
+    *,
+    whole: bool,
+    work: TableWork = HERE,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Upkeep of one table of a branch, if it is due; without `whole`, of its index of ids alone.
+
+    The index of ids comes first, because without it each write of a keyed row scans the column.
+    """
+    branch, key = table
+    ref, state = reader.branch(branch)
+    pin = state.tables.get(key)
+    if pin is None or pin.owner != ref.incarnation:
+        return
+    entity = reader.snapshot(ref, state).catalog.entity_type(key)
+    layout = look_at(reader.store, pin, entity, settings)
+    if not is_due(layout, settings):
+        return
+    if layout.unindexed_rows >= settings.unindexed_rows:
+        for in_turn in (False, True):
+            pace = Pace(settings.compacted_rows, in_turn=in_turn, work=work)
+            if stopped() or index_table(transaction, branch, key, ACTOR, pace, columns=(ID,)):
+                break
+    if not whole:
+        return
+    patience = _PATIENT_ATTEMPTS if layout.shape.stored_bytes > _QUICK_BYTES else 0
+    for attempt in range(patience + 1):
+        pace = Pace(settings.compacted_rows, in_turn=attempt == patience, work=work)
+        if stopped() or optimize_table(transaction, branch, key, ACTOR, pace):
+            return

@@ -36,8 +36,8 @@ from omnigraph.integrity.rules import checked_columns
 from omnigraph.integrity.stored_image import Deltas, StoredImage, TableDelta
 from omnigraph.integrity.violations import Report
 from omnigraph.lance_store.dataset_files import lineages, needed_content
+from omnigraph.lance_store.reads.indexes import disagreeing_values
 from omnigraph.lance_store.reads.scan import read_table
-from omnigraph.lance_store.search.indexes import disagreeing_values
 from omnigraph.lance_store.store import Dataset, Store, head_version
 from omnigraph.maintain.cleanup import Cleanup
 from omnigraph.maintain.garbage import Retention

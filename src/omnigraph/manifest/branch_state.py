@@ -1,40 +1,41 @@
-"""The head of one branch at one manifest version, and its form as manifest rows with a stamp."""
+"""The head of one branch at one manifest version, and its form in the manifest, with a stamp."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.errors import FormatTooNew, FormatUnknown
+from omnigraph.manifest.packed_commits import pack_commits, unpack_commits
 from omnigraph.manifest.records import HistorySegment, StoredCommit, StreamMark, TablePin
 from omnigraph.values.identifiers import TableKey
 
-CURRENT_FORMAT = 3
+CURRENT_FORMAT = 4
 """The format that this release writes: the stamp in the schema metadata of every manifest."""
 
 _STAMP = "omnigraph:format"
+_HEAD = "omnigraph:head"
 
-MANIFEST_SCHEMA = pa.schema(
-    [
-        pa.field("object_id", pa.string(), nullable=False),
-        pa.field("object_type", pa.string(), nullable=False),
-        pa.field("location", pa.string()),
-        # Compressing the JSON costs 2 ms a publish and saves 40 kB that the next publish drops.
-        pa.field("metadata", pa.string(), metadata={"lance-encoding:compression": "none"}),
-        pa.field("base_objects", pa.list_(pa.string())),
-        pa.field("table_key", pa.string()),
-        pa.field("table_version", pa.int64()),
-        pa.field("table_branch", pa.string()),
-        pa.field("row_count", pa.int64()),
-    ]
+# Lance wants a column. The dataset has no row: its schema metadata holds the state, so that a
+# publication writes no data file and opening a version reads the state.
+_FIELDS = (pa.field("object_id", pa.string()),)
+
+# Columns of the rows that formats 2 and 3 kept the state in.
+_ROW_COLUMNS = (
+    "object_id",
+    "object_type",
+    "location",
+    "metadata",
+    "base_objects",
+    "table_key",
+    "table_version",
+    "table_branch",
+    "row_count",
 )
-_COLUMNS = tuple(MANIFEST_SCHEMA.names)
-
-_Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +63,56 @@ class BranchState:
         return self.commits[-1].commit_id
 
 
-def state_to_rows(state: BranchState, format_stamp: int) -> pa.Table:
-    """The complete manifest content of this state."""
-    rows = [_head_row(state)]
-    for pin in state.tables.values():
-        rows.append(_table_row(pin))
-        rows.append(_pin_row(pin, "table_version"))
-    rows += [_pin_row(pin, "table_tombstone") for pin in state.dropped.values()]
-    rows += [_commit_row(stored) for stored in state.commits]
-    columns = zip(*rows, strict=True)
-    arrays = [
-        pa.array(list(values), type=column.type)
-        for values, column in zip(columns, MANIFEST_SCHEMA, strict=True)
-    ]
-    schema = MANIFEST_SCHEMA.with_metadata({_STAMP: str(format_stamp)})
-    return pa.Table.from_arrays(arrays, schema=schema)
+def state_to_schema(state: BranchState, format_stamp: int) -> pa.Schema:
+    """The schema of a manifest without rows, whose metadata holds the complete state."""
+    head = {
+        "schema_id": state.schema_id,
+        "history": [s.to_json() for s in state.history],
+        "cancelled": list(state.cancelled),
+        "deleted": state.deleted,
+        "name": state.name,
+        "streams": {s: [mark.batch, mark.commit_id] for s, mark in state.streams.items()},
+        "tables": [pin.to_json() for pin in state.tables.values()],
+        "dropped": [pin.to_json() for pin in state.dropped.values()],
+    }
+    packed = pack_commits(head, state.commits)
+    return pa.schema(_FIELDS, metadata={_STAMP: str(format_stamp), _HEAD: packed})
 
 
-def state_from_rows(version: int, table: pa.Table) -> BranchState:
-    columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
+def read_state(version: int, schema: pa.Schema, read_rows: Callable[[], pa.Table]) -> BranchState:
+    """The state of a manifest version. `read_rows` is called for a format before 4."""
+    packed = (schema.metadata or {}).get(_HEAD.encode())
+    if packed is None:
+        return _state_from_rows(version, read_rows())
+    head, commits = unpack_commits(packed)
+    return BranchState(
+        version=version,
+        tables=_pins_by_key(head["tables"]),
+        commits=commits,
+        dropped=_pins_by_key(head["dropped"]),
+        **_head_fields(head),
+    )
+
+
+def _pins_by_key(pins: Iterable[dict[str, Any]]) -> dict[TableKey, TablePin]:
+    return {pin.key: pin for pin in map(TablePin.from_json, pins)}
+
+
+def _head_fields(head: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a state that every format keeps in the JSON of the head."""
+    return {
+        "schema_id": head["schema_id"],
+        "history": tuple(HistorySegment.from_json(s) for s in head["history"]),
+        "cancelled": tuple(head["cancelled"]),
+        "deleted": head["deleted"],
+        "name": head.get("name"),
+        "streams": {s: StreamMark(*mark) for s, mark in head.get("streams", {}).items()},
+    }
+
+
+def _state_from_rows(version: int, table: pa.Table) -> BranchState:
+    """The state as formats 2 and 3 kept it: a row for the head, each pin and each commit."""
+    columns = {name: table.column(name).to_pylist() for name in _ROW_COLUMNS}
     pins: dict[TableKey, TablePin] = {}
     dropped: dict[TableKey, TablePin] = {}
     commits: list[StoredCommit] = []
@@ -108,14 +140,9 @@ def state_from_rows(version: int, table: pa.Table) -> BranchState:
     return BranchState(
         version=version,
         tables=pins,
-        schema_id=head["schema_id"],
         commits=tuple(commits),
-        history=tuple(HistorySegment.from_json(s) for s in head["history"]),
-        cancelled=tuple(head["cancelled"]),
         dropped=dropped,
-        deleted=head["deleted"],
-        name=head.get("name"),
-        streams={s: StreamMark(*mark) for s, mark in head.get("streams", {}).items()},
+        **_head_fields(head),
     )
 
 
@@ -140,36 +167,6 @@ def check_readable(stamp: int) -> None:
         )
 
 
-def _head_row(state: BranchState) -> _Row:
-    metadata = {
-        "head": state.head_commit_id,
-        "schema_id": state.schema_id,
-        "history": [s.to_json() for s in state.history],
-        "cancelled": list(state.cancelled),
-        "deleted": state.deleted,
-        "name": state.name,
-        "streams": {s: [mark.batch, mark.commit_id] for s, mark in state.streams.items()},
-    }
-    return _row("graph_head", "graph_head", metadata=_compact(metadata))
-
-
-def _table_row(pin: TablePin) -> _Row:
-    return _row(f"table:{pin.key}", "table", location=pin.location, table_key=str(pin.key))
-
-
-def _pin_row(pin: TablePin, object_type: str) -> _Row:
-    return _row(
-        f"{object_type}:{pin.key}",
-        object_type,
-        location=pin.location,
-        metadata=_compact({"owner": pin.owner, "content_epoch": pin.content_epoch}),
-        table_key=str(pin.key),
-        table_version=pin.version,
-        table_branch=pin.branch,
-        row_count=pin.row_count,
-    )
-
-
 def _pin_from(columns: dict[str, list[Any]], index: int) -> TablePin:
     metadata = json.loads(columns["metadata"][index])
     return TablePin(
@@ -181,37 +178,3 @@ def _pin_from(columns: dict[str, list[Any]], index: int) -> TablePin:
         owner=metadata["owner"],
         content_epoch=metadata["content_epoch"],
     )
-
-
-def _commit_row(stored: StoredCommit) -> _Row:
-    return _row(
-        stored.commit_id, "graph_commit", metadata=stored.text, base_objects=list(stored.parents)
-    )
-
-
-def _row(
-    object_id: str,
-    object_type: str,
-    location: str | None = None,
-    metadata: str | None = None,
-    base_objects: list[str] | None = None,
-    table_key: str | None = None,
-    table_version: int | None = None,
-    table_branch: str | None = None,
-    row_count: int | None = None,
-) -> _Row:
-    return (
-        object_id,
-        object_type,
-        location,
-        metadata,
-        base_objects,
-        table_key,
-        table_version,
-        table_branch,
-        row_count,
-    )
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -16,6 +16,7 @@ from omnigraph.errors import FormatUnknown, SnapshotReclaimed
 from omnigraph.lance_store.objects.control_files import ControlFiles
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.layout import history_object
+from omnigraph.manifest.packed_commits import pack_commits, unpack_commits
 from omnigraph.manifest.publication import undo_commits
 from omnigraph.manifest.records import HistorySegment, StoredCommit, TablePin
 from omnigraph.settings.models import HistorySettings
@@ -30,6 +31,8 @@ class CommitPage:
     commits: tuple[StoredCommit, ...]
     tables: tuple[TablePin, ...]
 
+
+_PACKED = "packed"
 
 _Content = CommitPage | tuple[HistorySegment, ...]
 
@@ -157,10 +160,16 @@ class HistoryReader:
 def _segment_content(body: dict[str, Any]) -> _Content:
     if "segments" in body:
         return tuple(HistorySegment.from_json(s) for s in body["segments"])
-    return CommitPage(
-        tuple(StoredCommit(i, tuple(parents), text) for i, parents, text in body["commits"]),
-        tuple(TablePin.from_json(pin) for pin in body["tables"]),
-    )
+    if _PACKED in body:
+        about, commits = unpack_commits(body[_PACKED])
+        return CommitPage(commits, _pins(about["tables"]))
+    # A page that format 2 or 3 wrote. Pages are immutable, so a migration leaves them.
+    old = (StoredCommit(i, tuple(parents), text) for i, parents, text in body["commits"])
+    return CommitPage(tuple(old), _pins(body["tables"]))
+
+
+def _pins(tables: list[dict[str, Any]]) -> tuple[TablePin, ...]:
+    return tuple(TablePin.from_json(pin) for pin in tables)
 
 
 def _kept_commits(commits: tuple[StoredCommit, ...], settings: HistorySettings) -> int:
@@ -205,11 +214,8 @@ def _full_run(history: list[HistorySegment], fan_out: int) -> int | None:
 
 def encode_page(page: CommitPage) -> bytes:
     """The bytes of a segment of level 0."""
-    body = {
-        "commits": [[c.commit_id, list(c.parents), c.text] for c in page.commits],
-        "tables": [pin.to_json() for pin in page.tables],
-    }
-    return _encode(body)
+    about = {"tables": [pin.to_json() for pin in page.tables]}
+    return _encode({_PACKED: pack_commits(about, page.commits)})
 
 
 def _encode(body: dict[str, Any]) -> bytes:

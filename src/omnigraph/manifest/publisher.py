@@ -10,9 +10,9 @@ from omnigraph import failpoints
 from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.dataset_files import OldVersions
-from omnigraph.lance_store.staging.stage import stage_overwrite
+from omnigraph.lance_store.staging.stage import stage_schema
 from omnigraph.lance_store.store import Store
-from omnigraph.manifest.branch_state import CURRENT_FORMAT, BranchState, state_to_rows
+from omnigraph.manifest.branch_state import CURRENT_FORMAT, BranchState, state_to_schema
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.history import pack
 from omnigraph.manifest.layout import MANIFEST
@@ -166,7 +166,7 @@ class Publisher:
             self._store.files.put(key, data)
         failpoints.hit("publish.after_history")
         at = manifest_version(ref, state.version)
-        staged = stage_overwrite(self._store, at, state_to_rows(packed.state, CURRENT_FORMAT))
+        staged = stage_schema(self._store, at, state_to_schema(packed.state, CURRENT_FORMAT))
         self._store.flush_to_disk()
         failpoints.hit("publish.after_stage")
         outcome = advance(self._store, staged)

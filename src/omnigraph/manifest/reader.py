@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import NoReturn, TypeVar
 
@@ -19,7 +20,7 @@ from omnigraph.lance_store.store import (
     VersionFolder,
     head_version,
 )
-from omnigraph.manifest.branch_state import BranchState, check_readable, read_stamp, state_from_rows
+from omnigraph.manifest.branch_state import BranchState, check_readable, read_stamp, read_state
 from omnigraph.manifest.history import HistoryReader
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.records import BranchRef, Commit
@@ -30,7 +31,8 @@ from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.identifiers import check_ref_name
 from omnigraph.values.known_names import did_you_mean
 
-# A manifest version may be removed between open and read; the next attempt opens a newer one.
+# A manifest version of format 3 may be removed between open and read; the next attempt opens a
+# newer one.
 _READ_ATTEMPTS = 10
 # The number of pages of history, of some dozens of commits each, that `recent_commit` searches.
 _RECENT_PAGES = 32
@@ -247,10 +249,11 @@ class ManifestReader:
     def _read(self, ref: BranchRef) -> tuple[Dataset, BranchState]:
         for attempt in range(1, _READ_ATTEMPTS + 1):
             handle = self.store.open_head(MANIFEST, ref.physical_branch)
-            self._stamp = read_stamp(handle.schema)
+            schema = handle.schema
+            self._stamp = read_stamp(schema)
             check_readable(self._stamp)
             try:
-                return handle, state_from_rows(int(handle.version), read_table(handle))
+                return handle, read_state(int(handle.version), schema, partial(read_table, handle))
             except (StorageFailure, SnapshotReclaimed):
                 if attempt == _READ_ATTEMPTS:
                     raise

@@ -309,7 +309,9 @@ class StoredCommit:
     def of(commit: Commit) -> StoredCommit:
         text = json.dumps(commit.to_json(), ensure_ascii=False, separators=(",", ":"))
         parents = (commit.parent_commit_id, commit.merged_parent_commit_id)
-        return StoredCommit(commit.graph_commit_id, tuple(p for p in parents if p), text)
+        stored = StoredCommit(commit.graph_commit_id, tuple(p for p in parents if p), text)
+        stored.__dict__["commit"] = commit  # the next commit asks for it, and need not parse it
+        return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +352,14 @@ class HistorySegment:
     """At least one commit in it has an idempotency key."""
 
     def to_json(self) -> Json:
-        return asdict(self)
+        return {
+            "segment_id": self.segment_id,
+            "level": self.level,
+            "count": self.count,
+            "first_created_at": self.first_created_at,
+            "last_created_at": self.last_created_at,
+            "keyed": self.keyed,
+        }
 
     @staticmethod
     def from_json(data: Json) -> HistorySegment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -137,17 +137,6 @@ class MergePreview(list[Conflict]):
     @property
     def conflicts(self) -> list[Conflict]:
         return list(self)
-
-    def only(self, types: Collection[str]) -> MergePreview:
-        """The part of the preview that is about these types."""
-        return MergePreview(
-            self.source,
-            self.target,
-            self.outcome,
-            [conflict for conflict in self if conflict.type_name in types],
-            ChangePage(change for change in self.changes if change.type.name in types),
-            more_changes=self.more_changes,
-        )
 
     def to_dict(self) -> dict[str, Any]:
         return {

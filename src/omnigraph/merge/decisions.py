@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,10 @@ from ruamel.yaml.error import YAMLError
 from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, EntityType
 from omnigraph.errors import InvalidArgument
 from omnigraph.merge.conflicts import Conflict
+from omnigraph.values.blob_values import judged_blob
 from omnigraph.values.coercion import coerce
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
+from omnigraph.values.scalars import BlobType
 
 _ENDS = {"from": SOURCE, "to": TARGET, SOURCE: SOURCE, TARGET: TARGET}
 
@@ -39,6 +42,8 @@ class Take:
 
     side: Side
     value: Any = None
+    external: ExternalBases = NONE_ALLOWED
+    """The external blobs that `value` may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +102,41 @@ class Decisions:
     def note_used(self, numbers: Iterable[int]) -> None:
         self._used.update(numbers)
 
+    def refuse_hidden(self, shown: Collection[str] | None) -> None:
+        """Refuse resolutions of types that are not `shown` (None: all are) as if unused.
+
+        This comes before the merge, so the answer does not depend on hidden entities.
+        """
+        if shown is not None:
+            _refuse([r for r in self._resolutions if r.type_name not in shown])
+
     def refuse_unused(self) -> None:
-        unused = [r for number, r in enumerate(self._resolutions) if number not in self._used]
-        if unused:
-            names = [str(resolution) for resolution in unused]
-            raise InvalidArgument(
-                f"no conflict for the resolution of {', '.join(names[:10])}: "
-                "a resolution must name a conflict that a preview of the merge lists",
-                resolutions=names,
-            )
+        _refuse([r for number, r in enumerate(self._resolutions) if number not in self._used])
 
 
-def read_resolutions(given: object) -> list[Resolution]:
-    """A list of entries, or the path of a JSON or YAML file that holds one."""
+def _refuse(unused: list[Resolution]) -> None:
+    if unused:
+        names = [str(resolution) for resolution in unused]
+        raise InvalidArgument(
+            f"no conflict for the resolution of {', '.join(names[:10])}: "
+            "a resolution must name a conflict that a preview of the merge lists",
+            resolutions=names,
+        )
+
+
+def read_resolutions(given: object, external: ExternalBases = NONE_ALLOWED) -> list[Resolution]:
+    """A list of entries, or the path of a JSON or YAML file that holds one.
+
+    `external` says which external blobs their values may name.
+    """
     if given is None:
         return []
     if isinstance(given, str | os.PathLike):
         given = _read_file(Path(given))
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
         raise InvalidArgument("resolutions must be a list of entries")
-    return [_resolution(number, entry) for number, entry in enumerate(given, 1)]
+    found = [_resolution(number, entry) for number, entry in enumerate(given, 1)]
+    return [replace(each, take=replace(each.take, external=external)) for each in found]
 
 
 def _read_file(path: Path) -> object:
@@ -168,7 +188,9 @@ def _take(where: str, entry: Mapping[str, Any]) -> Take:
     return Take(Side(entry["take"]))
 
 
-def given_value(entity: EntityType, name: str, value: object) -> tuple[str, Any]:
+def given_value(
+    entity: EntityType, name: str, value: object, external: ExternalBases
+) -> tuple[str, Any]:
     """(column, typed value) of a property that a resolution names."""
     where = f"resolution of {entity.name}.{name}"
     if isinstance(entity, EdgeType) and name in _ENDS:
@@ -183,6 +205,8 @@ def given_value(entity: EntityType, name: str, value: object) -> tuple[str, Any]
             raise InvalidArgument(f"{where}: it may not be null")
         return name, None
     try:
+        if isinstance(declared.type, BlobType):
+            return name, judged_blob(value, external)
         return name, coerce(value, declared.type)
     except InvalidArgument as error:
         raise InvalidArgument(f"{where}: {error.message}") from error

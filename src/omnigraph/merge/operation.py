@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,14 +145,20 @@ def merge_branches(context: MergeContext, request: MergeRequest) -> MergeResult:
     )
 
 
-def preview_merge(context: MergeContext, request: MergeRequest) -> MergePreview:
-    """What `merge_branches` would do now; nothing is written."""
+def preview_merge(
+    context: MergeContext, request: MergeRequest, shown: Collection[str] | None = None
+) -> MergePreview:
+    """What `merge_branches` would do now to the types `shown` (None: all); nothing is written.
+
+    The limits of a preview count only these types, so they tell nothing about others.
+    """
     with Scratch() as scratch:
         store = context.reader.store
         attempt = _Attempt(context, request, scratch)
         ours = context.reader.snapshot(*context.reader.branch(request.target))
-        merged = attempt.merge(ours, LocalRowMerger(store, scratch))
-        first, more = take(_changes(store, merged) if merged else iter(()), MOST_CHANGES)
+        merged = attempt.merge(ours, LocalRowMerger(store, scratch), shown)
+        changes = _changes(store, merged, shown) if merged else iter(())
+        first, more = take(changes, MOST_CHANGES)
         findings = merged.findings if merged else MergeFindings()
         return MergePreview(
             request.source,
@@ -172,9 +178,8 @@ def require_scope(judge: WriteJudge | None, ours: Snapshot, merged: MergedSides[
     """
     if judge is None:
         return
-    conflicts = {conflict.type_name for conflict in merged.findings.conflicts}
-    judge.require_whole(ours, {*conflicts, *(key.type_name for key in merged.tables)})
-    judge.require_seen(ours, conflicts)
+    judge.require_whole(ours, merged.touched_types)
+    judge.require_seen(ours, merged.findings.types)
 
 
 def run_merge(
@@ -270,7 +275,9 @@ class _Attempt:
         failpoints.hit("merge.after_history")
         return ChangeSet(merged.effects(store, ours), schema=schema, merged=head)
 
-    def merge(self, ours: Snapshot, rows: RowMerger[OutputT]) -> MergedSides[OutputT] | None:
+    def merge(
+        self, ours: Snapshot, rows: RowMerger[OutputT], shown: Collection[str] | None = None
+    ) -> MergedSides[OutputT] | None:
         """None when ours already has every commit of theirs."""
         reader = self._context.reader
         # Read the source again: after a long wait its old head could be removed during the merge.
@@ -291,7 +298,7 @@ class _Attempt:
             theirs=SideContent(self._their_snapshot),
         )
         decisions = self._request.decisions
-        return merge_sides(storage, sides, decisions, rows)
+        return merge_sides(storage, sides, decisions, rows, shown)
 
     def _merged_head(
         self, lineage: Lineage, merged: MergedSides[TableOutput], our_id: str
@@ -409,9 +416,12 @@ def _in_one_place(sides: Sides, identity: TypeIdentity) -> bool:
     return len({table.pin.location if table else None for table in tables}) == 1
 
 
-def _changes(store: Store, merged: MergedSides[LocalOutput]) -> Iterator[Change]:
+def _changes(
+    store: Store, merged: MergedSides[LocalOutput], shown: Collection[str] | None
+) -> Iterator[Change]:
     """What a merge would change in ours, in the order of a diff."""
-    for output in sorted(merged.outputs, key=lambda o: sort_key(o.entity.table_key)):
+    outputs = [o for o in merged.outputs if shown is None or o.entity.name in shown]
+    for output in sorted(outputs, key=lambda o: sort_key(o.entity.table_key)):
         ours = merged.sides.ours.of(identity_of(output.entity))
         written, deleted = _written(store, ours, output), _deleted(store, ours, output)
         yield from heapq.merge(written, deleted, key=lambda change: change.id)

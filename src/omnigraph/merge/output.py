@@ -7,7 +7,7 @@ Outputs hold few rows in memory, and many rows in scratch files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -60,9 +60,16 @@ class MergeFindings:
     conflicts: list[Conflict] = field(default_factory=list)
     conflict_count: int = 0
     report: Report = field(default_factory=lambda: Report(MOST_VIOLATIONS))
+    types: set[str] = field(default_factory=set)
+    """The types in conflict, also of conflicts that are only counted."""
+    shown: Collection[str] | None = None
+    """Conflicts of other types are neither listed nor counted; None: all are."""
 
     def add(self, conflicts: list[Conflict], count: int | None = None) -> None:
         """Conflicts in order; `count` is the number of all if not all are listed."""
+        self.types.update(conflict.type_name for conflict in conflicts)
+        if self.shown is not None:
+            conflicts = [c for c in conflicts if c.type_name in self.shown]
         self.conflict_count += len(conflicts) if count is None else count
         self.conflicts += conflicts[: MOST_CONFLICTS - len(self.conflicts)]
 

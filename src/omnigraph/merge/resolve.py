@@ -8,7 +8,7 @@ merged again with these, until no rule is broken or a conflict is left undecided
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -92,6 +92,15 @@ class MergedSides(Generic[OutputT]):
     @property
     def new_tables(self) -> frozenset[TableKey]:
         return frozenset(entity.table_key for entity in self.catalog.created)
+
+    @property
+    def touched_types(self) -> frozenset[str]:
+        """The types whose rows or declarations change, and those in conflict."""
+        catalog = self.catalog
+        names = {entity.name for entity in (*catalog.created, *catalog.dropped)}
+        for change in (*catalog.adjusted, *catalog.reshaped):
+            names |= {entity.name for entity in (change.before, change.after) if entity}
+        return frozenset(names | self.findings.types | {key.type_name for key in self.tables})
 
     def forced_ids(self, key: TableKey) -> list[str]:
         """Entities whose state was decided because they broke a rule."""
@@ -228,9 +237,15 @@ def _edge(entity: EntityType) -> EdgeType:
 
 
 def merge_sides(
-    storage: MergeStorage, sides: Sides, decisions: Decisions, rows: RowMerger[OutputT]
+    storage: MergeStorage,
+    sides: Sides,
+    decisions: Decisions,
+    rows: RowMerger[OutputT],
+    shown: Collection[str] | None = None,
 ) -> MergedSides[OutputT]:
     """Merge in rounds, until no rule is broken or a broken rule is left undecided.
+
+    Only conflicts of the types `shown` are listed; None: all.
 
     Every round starts from the rows, because bringing a node back or dropping an edge can break
     the next rule. The schemas come before the rows: while they are in conflict, no row is merged.
@@ -238,13 +253,13 @@ def merge_sides(
     sides = unified(sides)
     catalog = _merged_catalog(storage, sides, decisions)
     if catalog.conflicts:
-        findings = MergeFindings()
+        findings = MergeFindings(shown=shown)
         findings.add(list(catalog.conflicts))
         return MergedSides(sides, catalog, findings=findings)
     sides = replace(sides, base=sides.base.without(catalog.one_sided))
     adjusted, previews = _as_adjusted(storage.store, sides, catalog)
     try:
-        merged = _merge_in_rounds(storage, adjusted, catalog, decisions, rows)
+        merged = _merge_in_rounds(storage, adjusted, catalog, decisions, rows, shown)
     finally:
         for preview in previews:
             drop_preview(storage.store, preview)
@@ -302,11 +317,14 @@ def _merge_in_rounds(
     catalog: MergedCatalog,
     decisions: Decisions,
     rows: RowMerger[OutputT],
+    shown: Collection[str] | None,
 ) -> MergedSides[OutputT]:
     forced, stalled = ForcedTables(), 0
     rules = ConstraintConflicts(storage.store, sides, catalog.catalog)
     while True:
-        merged: MergedSides[OutputT] = MergedSides(sides, catalog, forced=forced.by_table())
+        merged: MergedSides[OutputT] = MergedSides(
+            sides, catalog, findings=MergeFindings(shown=shown), forced=forced.by_table()
+        )
         _merge_rows(storage, merged, decisions, rows)
         violations = _violations(storage.store, merged)
         known = forced.count

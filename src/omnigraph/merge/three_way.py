@@ -21,6 +21,7 @@ from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images
 from omnigraph.errors import InvalidArgument
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take, given_value
+from omnigraph.values.blob_values import blob_value
 from omnigraph.writes.changeset import Located
 from omnigraph.writes.row_compare import Mask, differing_rows, differing_values
 
@@ -90,7 +91,8 @@ class _Choice:
         else:
             self.column[column][row] = code
 
-    def give(self, three: ThreeSides, row: int, column: str | None, value: object) -> None:
+    def give(self, three: ThreeSides, row: int, column: str | None, take: Take) -> None:
+        value = take.value
         if column is None:
             if not isinstance(value, Mapping):
                 raise InvalidArgument(
@@ -103,7 +105,7 @@ class _Choice:
         else:
             given = {IMAGE_NAMES.get(column, column): value}
         for name, item in given.items():
-            stored, typed = given_value(three.entity, name, item)
+            stored, typed = given_value(three.entity, name, item, take.external)
             self.values.setdefault(stored, {})[row] = typed
 
 
@@ -209,7 +211,7 @@ class _Disagreements:
     def _property_conflict(self, row: int, column: str) -> Conflict:
         three = self._three
         base, ours, theirs = (
-            side.rows[column][row].as_py() for side in (three.base, three.ours, three.theirs)
+            _value(side.rows[column][row]) for side in (three.base, three.ours, three.theirs)
         )
         name = IMAGE_NAMES.get(column, column)
         message = f"{name}: {base!r} became {ours!r} in the target and {theirs!r} in the source"
@@ -250,7 +252,7 @@ def _force(three: ThreeSides, choice: _Choice, forced: Forced) -> set[int]:
 
 def _apply(three: ThreeSides, choice: _Choice, row: int, column: str | None, take: Take) -> None:
     if take.side is Side.VALUE:
-        choice.give(three, row, column, take.value)
+        choice.give(three, row, column, take)
     else:
         choice.take(row, column, _CODES[take.side])
 
@@ -332,6 +334,12 @@ def _disputed_rows(three: ThreeSides, column: str) -> Mask:
     return np.array(
         [column in three.disputed.get(i, ()) for i in three.ids.to_pylist()], dtype=bool
     )
+
+
+def _value(cell: pa.Scalar) -> Any:
+    """A value as users see it: a blob may be the URI of an external one."""
+    value = cell.as_py()
+    return blob_value(value) if isinstance(value, bytes) else value
 
 
 def _image(side: AlignedRows, row: int) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from omnigraph.mutate.statements import MutationContext, ReadPlan, run_statement
 from omnigraph.query.compiler import CompiledQuery, compile_query
 from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.clock import Clock
+from omnigraph.values.external_blobs import ExternalBases
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
 from omnigraph.writes.changeset import ChangeSet
 
@@ -80,12 +81,14 @@ class Mutator:
         provider: EmbeddingProvider,
         read: ReadPlan,
         clock: Clock,
+        external: ExternalBases,
     ) -> None:
         self._reader = reader
         self._transaction = transaction
         self._provider = provider
         self._read = read
         self._clock = clock
+        self._external = external
 
     def run(self, mutation: Mutation) -> MutationReceipt:
         catalog, compiled = self._compile(mutation)
@@ -100,6 +103,7 @@ class Mutator:
             self._read,
             now_millis,
             mutation.view,
+            self._external,
         )
 
         def by(current: Catalog) -> CompiledQuery:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.generated import generated_column
 from omnigraph.catalog.model import ID, EntityType, NodeType, embedding_of, generated_defaults
 from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
-from omnigraph.errors import InvalidArgument
+from omnigraph.errors import ExternalBlobDenied, InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import one_chunk, over_rows
 from omnigraph.integrity.cascade import with_cascades
@@ -31,10 +31,12 @@ from omnigraph.mutate.row_search import matching_rows
 from omnigraph.scoping.visible_rows import VisibleRows
 from omnigraph.scoping.write_scopes import WriterView
 from omnigraph.values.arrow_types import is_blob
+from omnigraph.values.blob_columns import judged_column
+from omnigraph.values.blob_values import judged_blob
 from omnigraph.values.clock import SYSTEM_CLOCK, Clock
 from omnigraph.values.entity_ids import entity_id
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.identifiers import TableKey, edge_table, node_table
-from omnigraph.values.json_values import parse_blob
 from omnigraph.writes.changeset import ChangeSet, EditRows
 from omnigraph.writes.derived import fill_embeddings
 
@@ -56,6 +58,8 @@ class MutationContext:
     """The `now()` of expressions and of defaults."""
     view: WriterView | None = None
     """What the statements may read; None: everything."""
+    external: ExternalBases = NONE_ALLOWED
+    """The external blobs that the statements may name."""
 
     def seen(self, snapshot: Snapshot) -> Snapshot:
         return snapshot if self.view is None else self.view.seen(snapshot)
@@ -192,7 +196,8 @@ class _StatementRun:
                 found = self._context.evaluator.scalar(value)
         if found is not None and is_blob(schema.field(assignment.property)):
             with _naming(entity, assignment.property):
-                return parse_blob(found if isinstance(found, str) else bytes(found).decode())
+                text = found if isinstance(found, str) else bytes(found).decode()
+                return judged_blob(text, self._context.external)
         return found
 
     def _generated(self, entity: EntityType, name: str, schema: pa.Schema) -> Any:
@@ -232,7 +237,8 @@ class _StatementRun:
             with _naming(entity, assignment.property):
                 values = judged.values(rows, self._context.evaluator)
                 if is_blob(field):
-                    values = _blobs(values)
+                    # The value of an expression is a text. It may come as the bytes of the text.
+                    values = judged_column(values.cast(pa.string()), self._context.external)
                 values = values.cast(field.type)
             result = result.set_column(rows.schema.get_field_index(field.name), field, values)
         return self._embedded(entity, rows, result, {a.property for a in assignments})
@@ -294,6 +300,9 @@ class _naming:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ExternalBlobDenied):
+            fields = {**error.fields, **self._fields}
+            raise ExternalBlobDenied(f"{self._where}: {error}", **fields) from error
         if isinstance(error, InvalidArgument | pa.ArrowInvalid | UnicodeError):
             raise InvalidArgument(f"{self._where}: {error}", **self._fields) from error
 
@@ -304,11 +313,6 @@ def _refuse_null(entity: EntityType, name: str) -> None:
     broken = Violation(Required.name, entity.table_key, None, name, message)
     report.add(Required.name, 1, [broken], entity.table_key, name)
     report.raise_if_any()
-
-
-def _blobs(texts: pa.Array) -> pa.Array:
-    known = {text: parse_blob(bytes(text).decode()) for text in set(texts.drop_null().to_pylist())}
-    return pa.array([None if t is None else known[t] for t in texts.to_pylist()], pa.large_binary())
 
 
 def _none(kind: pa.DataType) -> pa.Scalar:

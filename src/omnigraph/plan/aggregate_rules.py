@@ -23,8 +23,8 @@ def count_instead_of_follow(op: Any) -> Any:
     as it has incoming edges.
     """
     match op:
-        case reads.Aggregate(inner, keys, aggregates) if _counts_only(aggregates):
-            calls = tuple(_count_rows(column) for column in aggregates)
+        case reads.Aggregate(inner, keys, aggregates) if counts_only(aggregates):
+            calls = tuple(count_rows(column) for column in aggregates)
             used = variables_in(c.value for c in (*keys, *calls))
             return replace(op, input=_turn_around(_count_tail(inner, used), used), aggregates=calls)
         case reads.Rows():
@@ -33,12 +33,13 @@ def count_instead_of_follow(op: Any) -> Any:
             return with_input(op, count_instead_of_follow(op.input))
 
 
-def _counts_only(aggregates: tuple[reads.Column, ...]) -> bool:
+def counts_only(aggregates: tuple[reads.Column, ...]) -> bool:
+    """Whether a row that stands for several equal rows gives the same aggregates."""
     calls = [c.value for c in aggregates]
     return all(isinstance(c, ex.AggregateCall) and c.function in _MULTIPLICATIVE for c in calls)
 
 
-def _count_rows(column: reads.Column) -> reads.Column:
+def count_rows(column: reads.Column) -> reads.Column:
     """`count($x)` of a variable that is always bound counts rows."""
     match column.value:
         case ex.AggregateCall("count", ex.Whole(variable), False) if not variable.nullable:

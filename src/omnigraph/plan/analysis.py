@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.walk import inner_patterns, map_patterns, variables_in, walk
-from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Nearest, Weigh, with_input
+from omnigraph.plan.physical import (
+    DistinctOn,
+    Find,
+    Follow,
+    Keep,
+    Nearest,
+    Weigh,
+    WeighBetween,
+    with_input,
+)
 
 _FALLIBLE = (ex.Arithmetic, ex.Negative, ex.Convert, ex.KeyText)
 _SAFE_FUNCTIONS = frozenset(
@@ -26,6 +36,8 @@ def used_by(op: Any) -> frozenset[int]:
             return used_by(expand)
         case Weigh(_, expand):
             return frozenset({expand.source.id})
+        case WeighBetween(_, first, second):
+            return frozenset({first.source.id, second.target.id})
         case Find(_, _, look_up):
             return frozenset() if look_up is None else variables_in([look_up.wanted])
         case reads.AntiJoin() | reads.SemiJoin() | reads.Optional() | reads.ExistsFilter():
@@ -74,6 +86,15 @@ def given_by(op: Any) -> frozenset[int]:
                 pass
         op = op.input
     return frozenset(given | {variable.id for variable in op.variables})
+
+
+def is_between_its_ends(op: reads.Expand, catalog: Catalog) -> bool:
+    """Whether each end of a hop in one direction has just the type that the edge type declares."""
+    step = op.steps[0]
+    edge = catalog.edge_types[step.edge]
+    ends = (edge.source, edge.target)
+    start, end = ends if step.direction is reads.Direction.OUT else ends[::-1]
+    return op.source.types == (start,) and op.target.types == (end,)
 
 
 def _ends(op: reads.Expand) -> set[int]:

@@ -84,6 +84,19 @@ class Weigh:
 
 
 @dataclass(frozen=True, slots=True)
+class WeighBetween:
+    """Count the nodes between two bound nodes instead of following edges to them.
+
+    `first` leads to such a node, `second` from there to a node that is bound in the row. Each row
+    gets the number of them as its weight.
+    """
+
+    input: PhysicalOp
+    first: Expand
+    second: Expand
+
+
+@dataclass(frozen=True, slots=True)
 class DistinctOn:
     """Drop rows that are equal in these variables, because duplicates do not matter above."""
 
@@ -91,7 +104,14 @@ class DistinctOn:
     variables: frozenset[int]
 
 
-PhysicalOp = ReadOp | Find | Follow | Nearest | Keep | Weigh | DistinctOn
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The steps of the input begin at one entity that the query names, so they may run as one."""
+
+    input: PhysicalOp
+
+
+PhysicalOp = ReadOp | Find | Follow | Nearest | Keep | Weigh | WeighBetween | DistinctOn | Point
 
 
 def with_input(op: Any, new: PhysicalOp) -> Any:

@@ -19,7 +19,9 @@ from omnigraph.plan.physical import (
     LookUp,
     Nearest,
     PhysicalOp,
+    Point,
     Weigh,
+    WeighBetween,
 )
 
 _INDENT = "  "
@@ -30,12 +32,14 @@ def plan_lines(
 ) -> Iterator[tuple[PhysicalOp, str]]:
     """Every operator with its line; a sub-pattern is indented below its operator.
 
-    The pattern of an ExistsFilter has a name, which its first line says.
+    The pattern of an ExistsFilter has a name, which its first line says. A Point has no line,
+    because its steps have theirs.
     """
     chain: list[Any] = []
     current: Any = plan
     while current is not None:
-        chain.append(current)
+        if not isinstance(current, Point):
+            chain.append(current)
         current = getattr(current, "input", None)
     for op in reversed(chain):
         if isinstance(op, reads.Rows) and not op.variables and not name:
@@ -207,6 +211,9 @@ def _line(op: Any, name: str) -> str:
             return f"{operator_text(search)} (the index may answer)"
         case Weigh(_, expand):
             return f"Count {operator_text(expand)} (edges are counted, not followed)"
+        case WeighBetween(_, first, second):
+            ways = f"{operator_text(first)}, {operator_text(second)}"
+            return f"Count {ways} (nodes in between are counted, not followed)"
         case DistinctOn(_, variables):
             return f"DistinctOn {_numbers(variables)} (only the set matters above)"
         case Keep(_, variables):

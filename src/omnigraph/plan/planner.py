@@ -14,10 +14,12 @@ from omnigraph.ir.expressions import ScoreRef
 from omnigraph.ir.reads import ReadOp
 from omnigraph.plan.aggregate_rules import count_instead_of_follow, distinct_early
 from omnigraph.plan.analysis import used_by
+from omnigraph.plan.between_rule import count_between
 from omnigraph.plan.choose_order import choose_order
 from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.filter_rules import filter_in_expand, filter_in_scan, push_filters
 from omnigraph.plan.physical import Find, Follow, Keep, Nearest, PhysicalOp, with_input
+from omnigraph.plan.point_rule import point_first
 from omnigraph.plan.read_cold import read_cold
 
 _STARTS_A_ROW = (reads.Project, reads.Aggregate)
@@ -82,17 +84,19 @@ class Rule:
 
 # Filters come first, because the choice of the order depends on them. Counting comes before
 # distinct rows, because counted edges need neither distinct rows nor pruning. Pruning comes after
-# all rules that change which variables are read.
+# all rules that change which variables are read. The last rule only says which steps run as one.
 RULES: tuple[Rule, ...] = (
     Rule("push_filters", lambda op, _: push_filters(op)),
     Rule("choose_order", choose_order),
     Rule("filter_in_scan", filter_in_scan),
     Rule("filter_in_expand", lambda op, _: filter_in_expand(op)),
     Rule("nearest_first", lambda op, _: nearest_first(op)),
+    Rule("count_between", count_between),
     Rule("count_instead_of_follow", lambda op, _: count_instead_of_follow(op)),
     Rule("distinct_early", lambda op, _: distinct_early(op)),
     Rule("prune_bindings", lambda op, _: prune_bindings(op)),
     Rule("read_cold", lambda op, _: read_cold(op)),
+    Rule("point_first", lambda op, _: point_first(op)),
 )
 
 

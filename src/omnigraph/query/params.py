@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.errors import InvalidArgument
@@ -13,6 +13,8 @@ from omnigraph.values.coercion import coerce
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.regular_expressions import pattern_problem
 from omnigraph.values.scalars import (
+    INTEGER_BOUNDS,
+    INTEGER_KINDS,
     MAX_VECTOR_WIDTH,
     BlobType,
     ListType,
@@ -23,6 +25,7 @@ from omnigraph.values.scalars import (
 )
 
 _SCALARS = {kind.value: kind for kind in ScalarKind}
+_PLAIN: dict[ScalarKind | None, type] = {ScalarKind.STRING: str, ScalarKind.BOOL: bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,19 @@ class ParameterDecl:
     name: str
     type: ValueType
     optional: bool
+    plain: Any = field(init=False, repr=False, compare=False)
+    """The Python type whose values need no conversion, or None.
+
+    Integers must also be in `bounds`.
+    """
+    bounds: tuple[int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        kind = self.type.kind if isinstance(self.type, ScalarType) else None
+        plain = _PLAIN.get(kind, int if kind in INTEGER_KINDS else None)
+        object.__setattr__(self, "plain", plain)
+        bounds = (0, 0) if kind is None else INTEGER_BOUNDS.get(kind, (0, 0))
+        object.__setattr__(self, "bounds", bounds)
 
     def __str__(self) -> str:
         return f"${self.name}: {self.type}{'?' if self.optional else ''}"
@@ -76,6 +92,10 @@ def bind(
 
     The values of `patterns` must be regular expressions.
     """
+    if not patterns and len(given) == len(declared):
+        plain = _plain_values(declared, given)
+        if plain is not None:
+            return plain
     known = {parameter.name: parameter for parameter in declared}
     # A name with `$` is accepted too, because it is copied from the query text.
     values = {name.removeprefix("$"): value for name, value in given.items()}
@@ -87,6 +107,24 @@ def bind(
     for name in sorted(patterns):
         _check_pattern(known[name], bound[name])
     return bound
+
+
+def _plain_values(
+    declared: tuple[ParameterDecl, ...], given: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The given values, if none needs a conversion. A query that is repeated takes this path."""
+    values = {}
+    for parameter in declared:
+        name, plain = parameter.name, parameter.plain
+        value: Any = given.get(name)
+        if plain is None or type(value) is not plain:
+            return None
+        if plain is int:
+            low, high = parameter.bounds
+            if not low <= value <= high:
+                return None
+        values[name] = value
+    return values
 
 
 def _check_pattern(parameter: ParameterDecl, value: str | None) -> None:

@@ -16,6 +16,7 @@ from omnigraph.errors import GraphClosed, InvalidArgument, OmnigraphError
 from omnigraph.graph.access import Access
 from omnigraph.graph.collections import Branches, Commits, Schema, Tags
 from omnigraph.graph.engine import Engine
+from omnigraph.graph.external_blob import ExternalBlob
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.stored_queries import Queries
 from omnigraph.lance_store.reads.blob_reads import StoredBlob
@@ -24,6 +25,7 @@ from omnigraph.remote import read_operations
 from omnigraph.remote.client import Client
 from omnigraph.remote.exchanges import Exchange
 from omnigraph.remote.served_operations import OPERATIONS, arguments_of, not_served, only_reads
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.identifiers import MAIN
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -135,8 +137,15 @@ class RemoteGraph(Graph):
     lost is sent again without doing it twice. Threads may share it.
     """
 
-    def __init__(self, client: Client, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        read_only: bool = False,
+        external: ExternalBases = NONE_ALLOWED,
+    ) -> None:
         self._served = ServedBy(client, read_only=read_only)
+        self._external = external
         self.branches = RemoteBranches(self._served)
         self.tags = RemoteTags(self._served)
         self.commits = RemoteCommits(self._served)
@@ -233,13 +242,19 @@ class RemoteGraph(Graph):
         branch: str = MAIN,
         *,
         at: CommitName | None = None,
-    ) -> StoredBlob:
-        """A stored blob: `size`, and `read(offset, length)` of any range, each one a request."""
-        found = read_operations.blob_size(kind, type, id, property, branch, at)
-        size, commit_id = self._served.run(found)
-        where = {"snapshot": commit_id}
+    ) -> StoredBlob | ExternalBlob:
+        """A blob: `size`, and `read(offset, length)` of any range, each one a request.
+
+        This process reads an external blob itself, from below a base that the graph was opened
+        with (`external_blobs=`). The server never fetches it.
+        """
+        asked = read_operations.find_blob(kind, type, id, property, branch, at)
+        found: read_operations.FoundBlob = self._served.run(asked)
+        if found.uri is not None:
+            return ExternalBlob(found.uri, found.commit_id, self._external)
+        where = {"snapshot": found.commit_id}
         parameters = read_operations.blob_query(kind, type, id, property, where)
-        return RemoteBlob(size, _served=self._served, _parameters=parameters)
+        return RemoteBlob(found.size, _served=self._served, _parameters=parameters)
 
 
 @dataclass(frozen=True, slots=True)

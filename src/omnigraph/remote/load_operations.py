@@ -7,7 +7,6 @@ Everything else is sent as a tar archive: a list of the sources, and then a file
 from __future__ import annotations
 
 import io
-import json
 import os
 import tarfile
 import tempfile
@@ -44,7 +43,8 @@ from omnigraph.wire.records import record_from_json
 TAR = "application/x-tar"
 PARQUET = "application/vnd.apache.parquet"
 SOURCES = "sources.json"
-"""The first member of an archive: the sources in order, with their files, types and names."""
+"""The first member of an archive: the sources in order, with their files, types and names, and
+the details of the commit."""
 
 type_of = type  # `load` has a parameter of that name
 _CHUNK = 256 * 1024
@@ -236,8 +236,8 @@ def _request(
         content_type, body = direct
         path, query = "/load/ndjson", terms.parameters(sources[0].type_name)
     else:
-        content_type, body = TAR, _archive(sources, scratch)
-        path, query = "/load/files", terms.parameters(None)
+        content_type, body = TAR, _archive(sources, terms.details, scratch)
+        path, query = "/load/files", replace(terms, details=None).parameters(None)
     return RemoteRequest(
         "POST",
         path,
@@ -312,13 +312,14 @@ def _arrow(table: pa.Table) -> Iterator[bytes]:
 # Archives
 
 
-def _archive(sources: list[Source], scratch: ExitStack) -> Body:
+def _archive(sources: list[Source], details: Mapping[str, Any] | None, scratch: ExitStack) -> Body:
+    """The details of the commit are in the list, because an address has no room for long ones."""
     files = [_archived(source, scratch) for source in sources]
     listed = [
         {"file": f"{number}/{name}", "type": source.type_name, "name": source.name}
         for number, (source, (name, _, _)) in enumerate(zip(sources, files, strict=True))
     ]
-    index = json.dumps(listed).encode()
+    index = json_text({"sources": listed, "details": dict(details or {})}).encode()
 
     def body() -> Iterator[bytes]:
         yield from _member(SOURCES, len(index), io.BytesIO(index))

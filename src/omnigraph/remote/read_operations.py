@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -265,25 +265,45 @@ def _planned(
 # Blobs
 
 
+_REDIRECT = 302
+_BLOB_ANSWERS = (_REDIRECT, *range(400, 600))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBlob:
+    """What a server tells of a blob."""
+
+    commit_id: str
+    size: int = 0
+    uri: str | None = None
+    """The address of an external blob."""
+
+
 def blob_query(
     kind: str, type: str, id: str, property: str, where: Mapping[str, str]
 ) -> list[tuple[str, object]]:
     return [("entity", kind), ("type", type), ("id", id), ("property", property), *where.items()]
 
 
-def blob_size(
+def find_blob(
     kind: str, type: str, id: str, property: str, branch: str, at: CommitName | None
-) -> Exchange[tuple[int, str]]:
-    """(size, commit id). The error of a HEAD has no body, so a failed one is asked again."""
+) -> Exchange[FoundBlob]:
+    """The error of a HEAD has no body, so a failed one is asked again.
+
+    The redirect to an external blob is the result. It is not followed here.
+    """
     where = yield from state(branch, at)
     parameters = blob_query(kind, type, id, property, where)
     request = get("/blob", *parameters)
-    answer = yield RemoteRequest("HEAD", "/blob", request.query, allowed=range(400, 600))
+    answer = yield RemoteRequest("HEAD", "/blob", request.query, allowed=_BLOB_ANSWERS)
     if answer.status >= 400:
         yield RemoteRequest("GET", "/blob", request.query, headers={"Range": "bytes=0-0"})
         raise InvalidArgument("the blob was missing and is there now; repeat the call")
     headers = answer.headers
-    return int(headers["content-length"]), headers.get("omnigraph-snapshot-id", "")
+    commit_id = headers.get("omnigraph-snapshot-id", "")
+    if answer.status == _REDIRECT:
+        return FoundBlob(commit_id, uri=headers["location"])
+    return FoundBlob(commit_id, size=int(headers["content-length"]))
 
 
 def blob_range(

@@ -57,6 +57,15 @@ def catalog_text(catalog: Catalog) -> str:
     return text if carry_identities(catalog, understood) == plain else ""
 
 
+def visible_text(catalog: Catalog) -> str:
+    """The text of the part of a schema that an actor sees; empty when the language has none.
+
+    A type can have its properties in another order than in the text: an interface loses a property
+    that one of its types hides, and the other types then have it after those of the interface.
+    """
+    return "" if text_problem(catalog) else _written(catalog)
+
+
 def text_problem(catalog: Catalog) -> str | None:
     """Why the language refuses a catalog; None when it accepts it."""
     try:

@@ -46,6 +46,8 @@ class WriteJudge:
     """The error about a type; None: about one that the writer may not name."""
     needs_whole: Callable[[str], bool] = lambda _: False
     """Whether the write may touch a type only if the whole type is in scope."""
+    seen: frozenset[str] | None = None
+    """The types that the writer sees whole, whose entities errors may show; None: all."""
 
     def __call__(self, snapshot: Snapshot, changes: ChangeSet) -> None:
         scopes = self.scopes_of(snapshot)
@@ -67,13 +69,10 @@ class WriteJudge:
 
     def require_seen(self, snapshot: Snapshot, type_names: Iterable[str]) -> None:
         """Refuse to tell about types that the writer does not see whole."""
-        scopes = self.scopes_of(snapshot)
-        if scopes.read is None:
+        if self.seen is None:
             return
-        for name in type_names:
-            scoped = scopes.read.types.get(name)
-            if scoped is None or not is_whole(scoped):
-                raise self.refusal(scopes, name)
+        for name in sorted({*type_names} - self.seen):
+            raise self.refusal(self.scopes_of(snapshot), name)
 
     def refusal(self, scopes: WriteScopes, type_name: str) -> PolicyDenied:
         return self.refuse(type_name if scopes.may_name(type_name) else None)

@@ -7,7 +7,6 @@ which asks the policy and takes a slot.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +25,7 @@ from omnigraph.errors import (
 )
 from omnigraph.server.bodies_in import decode_body, decode_query, read_body
 from omnigraph.server.calls import Call, in_thread
-from omnigraph.server.exchange import Cors, Exchange, log_request, new_request_id
+from omnigraph.server.exchange import Cors, Exchange, log_request, request_id_of
 from omnigraph.server.openapi import document
 from omnigraph.server.repeated_answers import RepeatedAnswers
 from omnigraph.server.replies import (
@@ -42,8 +41,7 @@ from omnigraph.server.replies import (
 from omnigraph.server.route_entry import GRAPH, RouteEntry
 from omnigraph.server.state import STARTING, ServerState
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_INLINE_SECONDS = 0.0005
+_INLINE_SECONDS = 0.001
 _SLOW_SECONDS = 60.0
 _MOST_INLINE = 4096
 _NESTED = "/graphs/{graph_id}"
@@ -73,7 +71,7 @@ class HttpApplication:
         self._router = Router(routes, redirect_slashes=False)
         self._router.default = self._unknown_path
         self._pace: dict[Any, float] = {}
-        self._repeated = RepeatedAnswers(state.settings.limits.answer_bytes)
+        self._repeated = RepeatedAnswers(state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -82,9 +80,15 @@ class HttpApplication:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        exchange = Exchange(scope, send, _request_id(scope))
+        traced = tracing.is_on()
+        if scope["path"] in self._repeated.paths and not traced and self._cors is None:
+            left = await self._repeated.answered(scope, receive, send)
+            if left is None:
+                return
+            receive = left
+        exchange = Exchange(scope, send, request_id_of(scope["headers"]))
         scope["exchange"] = exchange
-        if not tracing.is_on():
+        if not traced:
             await self._exchange(exchange, scope, receive)
             return
         given = dict(scope["headers"]).get(b"traceparent")
@@ -113,7 +117,6 @@ class HttpApplication:
             await exchange.answer(reply_of(error, exchange.request_id))
         finally:
             self._observe(exchange)
-            log_request(exchange)
 
     def _count_failure(self, error: BaseException) -> None:
         if isinstance(error, PolicyDenied):
@@ -122,13 +125,16 @@ class HttpApplication:
             self.state.metrics.conflicted(error.code)
 
     def _observe(self, exchange: Exchange) -> None:
+        """Count the request, and write its line."""
+        seconds = time.perf_counter() - exchange.began
         self.state.metrics.observe(
             exchange.route,
             exchange.scope["method"],
             exchange.status,
             exchange.call.graph_id if exchange.call else None,
-            time.perf_counter() - exchange.began,
+            seconds,
         )
+        log_request(exchange, seconds)
 
     def _route(self, scope: Scope) -> Any:
         path: str = scope["path"]
@@ -159,12 +165,6 @@ class HttpApplication:
         if entry.body is not None:
             call.raw = await read_body(call, getattr(limits, entry.body_limit))
             exchange.bytes_in = len(call.raw)
-            if entry.kept is not None:
-                known = self._repeated.find(call)
-                if known is not None:
-                    call.notes = known.notes
-                    await exchange.repeat(known.headers, known.content)
-                    return
             call.body = decode_body(call, entry)
         call.query = decode_query(call, entry)
         found = await self._run(call)
@@ -175,8 +175,9 @@ class HttpApplication:
         reply = found if isinstance(found, Reply) else Reply(found)
         if reply.etag is not None:
             reply = _with_tag(call, reply)
-        if entry.kept is not None:
-            self._repeated.keep(call, reply)
+        if reply.is_kept:
+            # Asked for the second time, so it may be asked for again.
+            self._repeated.keep(call, reply, exchange)
         await exchange.answer(reply)
 
     def _admit(self, call: Call, exchange: Exchange) -> None:
@@ -248,13 +249,6 @@ def _with_tag(call: Call, reply: Reply) -> Reply:
     if has_tag(call.header(b"if-none-match"), reply.etag):
         return Reply(b"", 304, reply.headers)
     return reply
-
-
-def _request_id(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return bytes(value).decode()
-    return new_request_id()
 
 
 class _Path:

@@ -19,7 +19,7 @@ from omnigraph.server.served_graphs import ReadsOnly, ServedGraphs, check_graph_
 from omnigraph.server.shared_slots import SharedSlots
 from omnigraph.server.state import SERVING, ServerState
 from omnigraph.server.tokens import Tokens
-from omnigraph.settings.models import Settings
+from omnigraph.settings.models import ExternalBlobSettings, Settings, external_bases
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,12 @@ def build_state(
         policies.require_graphs(list(addresses))
         queries = dict(settings.queries)
         wanted = [
-            GraphToServe(check_graph_id(name), uri, queries.get(name, ()))
+            GraphToServe(
+                check_graph_id(name),
+                uri,
+                queries.get(name, ()),
+                blobs=_allowed_blobs(name, settings, engine or Settings()),
+            )
             for name, uri in addresses.items()
         ]
     else:
@@ -105,6 +110,15 @@ def build_state(
         installed_version(),
         cluster=source,
     )
+
+
+def _allowed_blobs(name: str, settings: ServerSettings, engine: Settings) -> ExternalBlobSettings:
+    """The external blobs of one graph: of the config file, and of `--external-blobs`."""
+    named = [base for graph, base in settings.external_blobs if graph == name]
+    allowed = engine.external_blobs.server_safe
+    chosen = ExternalBlobSettings(server_safe=tuple(dict.fromkeys((*allowed, *named))))
+    external_bases(chosen)  # refuses wrong ones before the server starts
+    return chosen
 
 
 def open_graphs(state: ServerState) -> None:

@@ -110,6 +110,9 @@ class ServerSettings:
     server_policies: tuple[str, ...] = ()
     """Files with rules about the server itself (`--server-policy`)."""
 
+    external_blobs: tuple[tuple[str, str], ...] = ()
+    """Graph ids and addresses below which their blobs may lie (`--external-blobs`)."""
+
     log_format: str = "text"
     log_level: str = "INFO"
     limits: RequestLimits = field(default_factory=RequestLimits)

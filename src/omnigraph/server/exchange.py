@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.server.calls import Call
@@ -22,7 +24,9 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 _PAIR_BITS = 10
 _TIME_SHIFTS = range(40, -1, -_PAIR_BITS)
-_CHANCE_SHIFTS = range(70, -1, -_PAIR_BITS)
+_PROCESS_BITS, _COUNT_BITS = 50, 30
+_PROCESS_SHIFTS = range(40, -1, -_PAIR_BITS)
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _EXPOSED = (
     b"ETag, Retry-After, X-Request-Id, Omnigraph-Snapshot-Id, Content-Range, Deprecation, Link"
 )
@@ -94,14 +98,6 @@ class Exchange:
         )
         await self.sending({"type": "http.response.body", "body": b"" if head else content})
 
-    async def repeat(self, headers: Headers, content: bytes) -> None:
-        """An answer that is there whole, with its length among its headers."""
-        self.started, self.status, self.bytes_out = True, 200, len(content)
-        await self.send(
-            {"type": "http.response.start", "status": 200, "headers": [*headers, *self.headers]}
-        )
-        await self.send({"type": "http.response.body", "body": content})
-
     async def _packed(self, reply: Reply, content: bytes) -> tuple[bytes, Headers]:
         """The content as the client wants it compressed, and the headers that say so."""
         call = self.call
@@ -118,46 +114,105 @@ class Exchange:
         return packed, [(b"content-encoding", encoding.encode()), VARY]
 
 
-def log_request(exchange: Exchange) -> None:
-    """The access line. It has no token, no parameter and no row."""
-    if not access.isEnabledFor(logging.INFO):
-        return
-    call = exchange.call
-    fields: dict[str, Any] = {
-        "request_id": exchange.request_id,
-        "method": exchange.scope["method"],
-        "route": exchange.route,
-        "graph_id": call.graph_id if call else None,
-        "actor_id": call.actor if call else None,
-        "status": exchange.status,
-        "ms": round((time.perf_counter() - exchange.began) * 1000, 2),
-        "bytes_in": exchange.bytes_in,
-        "bytes_out": exchange.bytes_out,
-    }
-    if call is not None:
-        fields |= call.notes
-        trace = call.header(b"traceparent")
-        if trace is not None and len(trace) == _TRACEPARENT_LENGTH:
-            fields["trace_id"] = trace[3:35]
-    access.info("request", extra={"fields": fields})
+@dataclass(frozen=True, slots=True)
+class AccessLine:
+    """The fields of a line of the access log. It has no token, no parameter and no row."""
+
+    request_id: str
+    method: str
+    route: str
+    graph_id: str | None
+    actor_id: str | None
+    status: int
+    seconds: float
+    bytes_in: int
+    bytes_out: int
+    notes: Mapping[str, Any]
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "request_id": self.request_id,
+            "method": self.method,
+            "route": self.route,
+            "graph_id": self.graph_id,
+            "actor_id": self.actor_id,
+            "status": self.status,
+            "ms": round(self.seconds * 1000, 2),
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            **self.notes,
+        }
 
 
-_time_part = (0, "")
+def log_access(line: Callable[[], AccessLine]) -> None:
+    """Write the line of one request, which is made only when there is a log."""
+    if access.isEnabledFor(logging.INFO):
+        access.info("request", extra={"fields": line().fields()})
 
 
-def new_request_id() -> str:
-    """A ULID: 48 bits of milliseconds and 80 bits by chance. It names a request, and is no secret.
+def log_request(exchange: Exchange, seconds: float) -> None:
+    """The access line of a request that took so long."""
 
-    It is made ten times as fast as the ids of commits, which must also increase.
+    def line() -> AccessLine:
+        call = exchange.call
+        notes: dict[str, Any] = {}
+        if call is not None:
+            notes |= call.notes
+            trace = call.header(b"traceparent")
+            if trace is not None and len(trace) == _TRACEPARENT_LENGTH:
+                notes["trace_id"] = trace[3:35]
+        return AccessLine(
+            exchange.request_id,
+            exchange.scope["method"],
+            exchange.route,
+            call.graph_id if call else None,
+            call.actor if call else None,
+            exchange.status,
+            seconds,
+            exchange.bytes_in,
+            exchange.bytes_out,
+            notes,
+        )
+
+    log_access(line)
+
+
+class _RequestIds:
+    """ULIDs: 48 bits of milliseconds, 50 bits that a process draws once, and a count of 30 bits.
+
+    They name requests, and are no secrets. They are made twenty times as fast as the ids of
+    commits.
     """
-    global _time_part
-    millis = time.time_ns() // 1_000_000
-    known, text = _time_part
-    if known != millis:
-        text = "".join([_PAIRS[millis >> shift & 1023] for shift in _TIME_SHIFTS])
-        _time_part = (millis, text)
-    number = random.getrandbits(80)
-    return text + "".join([_PAIRS[number >> shift & 1023] for shift in _CHANCE_SHIFTS])
+
+    def __init__(self) -> None:
+        self._count = random.getrandbits(_COUNT_BITS)
+        self._process = _digits(random.getrandbits(_PROCESS_BITS), _PROCESS_SHIFTS)
+        self._millis = 0
+        self._head = ""
+
+    def next(self) -> str:
+        millis = time.time_ns() // 1_000_000
+        if millis != self._millis:
+            self._millis = millis
+            self._head = _digits(millis, _TIME_SHIFTS) + self._process
+        self._count = count = self._count + 1
+        first, second, third = count >> 20 & 1023, count >> 10 & 1023, count & 1023
+        return f"{self._head}{_PAIRS[first]}{_PAIRS[second]}{_PAIRS[third]}"
+
+
+def _digits(number: int, shifts: range) -> str:
+    return "".join([_PAIRS[number >> shift & 1023] for shift in shifts])
+
+
+_request_ids = _RequestIds()
+
+
+def request_id_of(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """The id that the client gave, if it is one; else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return bytes(value).decode()
+    return _request_ids.next()
 
 
 class Cors:

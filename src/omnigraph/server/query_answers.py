@@ -36,13 +36,16 @@ _HEADERS = {
 _WHOLE_ROWS = 1024
 """An answer with more rows is sent batch by batch."""
 _encoder = msgspec.json.Encoder()
-_TEXTUAL = (
-    pa.types.is_temporal,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_nested,
-    pa.types.is_decimal,
+_PLAIN = frozenset(
+    kind.id
+    for kind in (
+        *(pa.bool_(), pa.string(), pa.large_string(), pa.null()),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+    )
 )
+"""Kinds of columns whose Python values JSON has a form for."""
 
 
 def answer_media(call: Call) -> str:
@@ -86,9 +89,7 @@ def json_object(result: QueryResult) -> dict[str, Any]:
 
 def _needs_forms(result: QueryResult) -> bool:
     """Whether a column holds values that JSON has no form for."""
-    rows = result.rows
-    kinds = rows.schema.types if isinstance(rows, pa.RecordBatch) else result.table.schema.types
-    return any(is_kind(kind) for kind in kinds for is_kind in _TEXTUAL)
+    return any(kind.id not in _PLAIN for kind in result.kinds)
 
 
 def _streamed(call: Call, result: QueryResult, media: str) -> Reply | StreamedReply:

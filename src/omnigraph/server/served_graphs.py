@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cluster.graph_work import provider_settings
+from omnigraph.cluster.graph_work import applied_settings
 from omnigraph.cluster.serving import GraphToServe
 from omnigraph.errors import (
     InvalidArgument,
@@ -267,7 +267,7 @@ class ServedGraphs:
             graph = open_graph(
                 uri,
                 read_only=self._read_only,
-                settings=provider_settings(self._settings, wanted.profile),
+                settings=_settings_of(self._settings, wanted),
                 queries=wanted.queries or None,
             )
             broken = graph.queries.validate().breakages
@@ -310,6 +310,13 @@ class ServedGraphs:
             served.graph.close()
         for _, graph in self._retired:
             graph.close()
+
+
+def _settings_of(settings: Settings, wanted: GraphToServe) -> Settings:
+    """The settings of one graph: its embedding provider, its retention, and its external blobs."""
+    allowed = settings.external_blobs if wanted.blobs is None else wanted.blobs
+    chosen = applied_settings(settings, wanted.profile, wanted.retention)
+    return replace(chosen, external_blobs=allowed.for_server())
 
 
 def settings_for(settings: Settings, limits: RequestLimits) -> Settings:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from omnigraph.errors import InvalidArgument
+from omnigraph.values.external_blobs import ExternalBases
 from omnigraph.values.machine_memory import memory_share
 
 ProviderName = Literal["local", "mock", "openai-compatible", "gemini"]
@@ -107,6 +110,36 @@ class LoadSettings:
 
     blob_bases: tuple[str, ...] = ()
     """Directories whose files a blob value may name instead of `base64:…`; a load copies them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalBlobSettings:
+    """The addresses below which a blob may lie outside of the graph; none unless they are named.
+
+    A base is `file:///folder`, `s3://bucket/prefix`, `https://host/prefix` or `http://…`.
+    """
+
+    embedded_only: tuple[str, ...] = ()
+    """Bases that hold for graphs which this process opens, and not for the clients of a server."""
+
+    server_safe: tuple[str, ...] = ()
+    """Bases that hold for the clients of a server, too. A server redirects readers there. A folder
+    of one machine is never server-safe."""
+
+    def for_server(self) -> ExternalBlobSettings:
+        """What holds for the clients of a server."""
+        return ExternalBlobSettings(server_safe=self.server_safe)
+
+
+def external_bases(allowed: ExternalBlobSettings) -> ExternalBases:
+    """All bases; refuses those that are wrong."""
+    if any(base.startswith("file:") for base in allowed.server_safe):
+        raise InvalidArgument(
+            "external blobs: a folder of one machine is never server-safe; name it under "
+            "embedded_only",
+            setting="external_blobs",
+        )
+    return ExternalBases.of((*allowed.embedded_only, *allowed.server_safe))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +253,10 @@ class MaintenanceSettings:
     keep_commits: int | None = None
     """Cleans up in the background too and keeps this many commits readable on every branch."""
 
+    keep_seconds: float | None = None
+    """Like `keep_commits`: keeps commits that were the head of a branch less long ago. With both,
+    a commit stays when either keeps it."""
+
     cleanup_every_commits: int = 1000
     """Commits of this process between two background cleanups."""
 
@@ -260,7 +297,19 @@ class Settings:
     history: HistorySettings = HistorySettings()
     read: ReadSettings = field(default_factory=ReadSettings)
     load: LoadSettings = field(default_factory=LoadSettings)
+    external_blobs: ExternalBlobSettings = ExternalBlobSettings()
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
+
+    def allowing(self, external_blobs: Sequence[str]) -> Settings:
+        """These settings with more bases of external blobs, which hold for this process only."""
+        if not external_blobs:
+            return self
+        more = [external_blobs] if isinstance(external_blobs, str) else external_blobs
+        allowed = self.external_blobs
+        known = {*allowed.embedded_only, *allowed.server_safe}
+        new = tuple(base for base in dict.fromkeys(more) if base not in known)
+        embedded = (*allowed.embedded_only, *new)
+        return replace(self, external_blobs=replace(allowed, embedded_only=embedded))

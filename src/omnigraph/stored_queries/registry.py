@@ -70,6 +70,13 @@ class QueryRegistry:
         """All queries under a schema; compiled once for each schema."""
         return self._with(catalog).found
 
+    def knows(self, name: str, catalog: Catalog) -> bool:
+        """Whether there is such a query, also if it does not fit the schema."""
+        found = self._with(catalog)
+        return name in found.by_name or any(
+            broken.query == name for broken in found.found.validation.breakages
+        )
+
     def find(self, name: str, catalog: Catalog) -> StoredQuery | None:
         return self._with(catalog).by_name.get(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from typing import Protocol
@@ -25,6 +26,12 @@ class Clock(Protocol):
         """A new id, larger than all earlier ids of this process."""
 
 
+# A ULID is a number of 128 bits: milliseconds, then random bits. Its text has 5 bits a digit.
+_RANDOM_BITS = 80
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_SHIFTS = range(125, -1, -5)
+
+
 class SystemClock:
     """The clock of the machine."""
 
@@ -42,12 +49,12 @@ class SystemClock:
         time.sleep(seconds)
 
     def new_ulid(self) -> str:
-        fresh = int(ULID())
+        fresh = (time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
         with self._lock:
             # Two ids of one millisecond are random. They are made to increase, so that the ids
             # of one process sort by creation.
             self._last = fresh = max(fresh, self._last + 1)
-        return str(ULID.from_int(fresh))
+        return "".join([_DIGITS[fresh >> shift & 31] for shift in _SHIFTS])
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.values.json_values import finite, json_value, write_blob
+from omnigraph.values.blob_values import write_blob
+from omnigraph.values.json_values import finite, json_value
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

@@ -5,21 +5,17 @@ Data files and printed results use the same forms, so a printed result can be lo
 
 from __future__ import annotations
 
-import base64
-import binascii
 import datetime as dt
 import json
 import math
 from typing import Any
 
-from omnigraph.errors import InvalidArgument
+from omnigraph.values.blob_values import write_blob
 from omnigraph.values.temporal import write_moment
-
-BLOB_PREFIX = "base64:"
 
 
 def json_value(value: Any) -> Any:
-    """A property value in JSON: moments in RFC 3339, bytes as `base64:…`."""
+    """A property value in JSON: moments in RFC 3339, bytes as `base64:…` or an external URI."""
     match value:
         case list() | tuple():
             return [json_value(item) for item in value]
@@ -70,23 +66,3 @@ def json_text(value: Any, indent: int | None = None) -> str:
         )
     except ValueError:
         return json.dumps(finite(value), ensure_ascii=False, indent=indent, default=json_form)
-
-
-def parse_blob(text: str) -> bytes:
-    """The bytes of a `base64:…` value. Any other text is refused as an external URI."""
-    if not text.startswith(BLOB_PREFIX):
-        shown = text if len(text) <= 60 else f"{text[:60]}…"
-        raise InvalidArgument(
-            f"a blob is written as {BLOB_PREFIX!r} and its bytes; {shown!r} would be an "
-            "external URI, which this graph does not allow",
-            uri=shown,
-        )
-    try:
-        return base64.b64decode(text[len(BLOB_PREFIX) :], validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidArgument(f"a blob's {BLOB_PREFIX!r} text is not base64: {error}") from None
-
-
-def write_blob(content: bytes) -> str:
-    """The `base64:…` text of these bytes; `parse_blob` reads it back."""
-    return BLOB_PREFIX + base64.b64encode(content).decode("ascii")

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueryText:
-    """A query of a text with its parameters, and the state that it reads."""
+    """A query of a text with its parameters, and the state that it reads.
+
+    It is not changed. It is not frozen, because that would double the cost of making one.
+    """
 
     source: str
     name: str | None = None
@@ -22,7 +25,7 @@ class QueryText:
     """The catalog of today, if the text uses its names and not those of the state that it reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueryBounds:
     """How long a run may take, and an event that cancels it."""
 

@@ -199,6 +199,10 @@ def _idempotency(error: er.IdempotencyConflict) -> Json:
     return {"idempotency_conflict": {"key": error.key}}
 
 
+def _external_source(error: er.ExternalBlobUnavailable) -> Json:
+    return {"external_blob_source": {"uri": error.uri, "reason": error.reason}}
+
+
 _STATUSES: dict[type[OmnigraphError], ErrorStatus] = {
     er.OmnigraphError: ErrorStatus(500, INTERNAL),
     er.InvalidArgument: ErrorStatus(400, BAD_REQUEST),
@@ -218,6 +222,7 @@ _STATUSES: dict[type[OmnigraphError], ErrorStatus] = {
     er.RecoveryRequired: ErrorStatus(503, None, _recovery),
     er.ReadOnlyGraph: ErrorStatus(403, FORBIDDEN),
     er.GraphClosed: ErrorStatus(503, None, _unavailable("draining")),
+    er.ExternalBlobUnavailable: ErrorStatus(424, None, _external_source),
     er.EmbeddingFailed: ErrorStatus(400, BAD_REQUEST),
     er.EmbeddingUnavailable: ErrorStatus(503, None, _unavailable("embedding")),
     er.EngineCannot: ErrorStatus(400, BAD_REQUEST),
@@ -360,6 +365,12 @@ def _too_large(message: str, envelope: Mapping[str, Any]) -> OmnigraphError:
     return er.ResourceLimit(message, limit=str(limit.get("resource", "request")))
 
 
+def _no_source(message: str, envelope: Mapping[str, Any]) -> OmnigraphError:
+    told = envelope.get("external_blob_source") or {}
+    uri, reason = str(told.get("uri", "")), str(told.get("reason", ""))
+    return er.ExternalBlobUnavailable(message, uri=uri, reason=reason)
+
+
 def _away(message: str, envelope: Mapping[str, Any], headers: Mapping[str, str]) -> OmnigraphError:
     if "recovery_required" in envelope:
         return er.RecoveryRequired(message)
@@ -375,6 +386,7 @@ _BY_STATUS: dict[int, Callable[[str, Mapping[str, Any], Mapping[str, str]], Omni
     410: lambda message, envelope, _: _gone(message, envelope),
     412: lambda message, envelope, _: _lost(message, envelope),
     413: lambda message, envelope, _: _too_large(message, envelope),
+    424: lambda message, envelope, _: _no_source(message, envelope),
     429: lambda message, _, headers: er.AdmissionRefused(
         message, reason="server", retry_after=retry_after(headers) or 1.0
     ),

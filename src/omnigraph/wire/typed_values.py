@@ -10,7 +10,8 @@ import datetime as dt
 import math
 from typing import Any
 
-from omnigraph.values.json_values import finite, json_value, parse_blob
+from omnigraph.values.blob_values import parse_blob
+from omnigraph.values.json_values import finite, json_value
 from omnigraph.values.temporal import parse_moment
 
 NOTE = "value_types"

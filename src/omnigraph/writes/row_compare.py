@@ -29,6 +29,8 @@ def nulled_values(stored: pa.Table, written: pa.Table) -> int:
 
 def differing_values(a: pa.ChunkedArray, b: pa.ChunkedArray) -> Mask:
     """Value by value; NULL equals NULL and NaN equals NaN here."""
+    if a.equals(b):
+        return np.zeros(len(a), dtype=bool)
     if pa.types.is_fixed_size_list(a.type) and not a.null_count and not b.null_count:
         return _differing_vectors(a, b)
     if pa.types.is_nested(a.type):

@@ -29,8 +29,11 @@ from omnigraph.catalog.model import (
     spelled,
 )
 from omnigraph.errors import InvalidArgument, ValidationFailed
-from omnigraph.values.arrow_types import cut_to_millis
+from omnigraph.values.arrow_types import cut_to_millis, is_blob
+from omnigraph.values.blob_columns import judged_column
+from omnigraph.values.blob_values import judged_blob
 from omnigraph.values.coercion import coerce
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.known_names import did_you_mean
 from omnigraph.values.scalars import (
     FLOAT_KINDS,
@@ -73,14 +76,21 @@ class Edit:
 
 
 def shape_edits(
-    catalog: Catalog, edits: Mapping[str, Edit], fresh_id: FreshId, now_millis: int
+    catalog: Catalog,
+    edits: Mapping[str, Edit],
+    fresh_id: FreshId,
+    now_millis: int,
+    external: ExternalBases = NONE_ALLOWED,
 ) -> ChangeSet:
-    """Typed effects for every edit. An id comes from the key, or a new ULID is made."""
+    """Typed effects for every edit. An id comes from the key, or a new ULID is made.
+
+    `external` says which external blobs the rows may name.
+    """
     effects = []
     for type_name, edit in edits.items():
         entity = catalog.resolve(type_name)
-        inserts = shape_rows(entity, edit.insert, fresh_id, now_millis)
-        upserts = shape_rows(entity, edit.upsert, fresh_id, now_millis)
+        inserts = shape_rows(entity, edit.insert, fresh_id, now_millis, external)
+        upserts = shape_rows(entity, edit.upsert, fresh_id, now_millis, external)
         deletes = _delete_ids(entity, edit.delete)
         located = Located(absent=_made_ids(entity, edit.upsert, upserts))
         marks = {} if upserts is None else _marks(entity, edit.upsert)
@@ -106,7 +116,11 @@ def _made_ids(entity: EntityType, given: Rows | None, shaped: pa.Table | None) -
 
 
 def shape_rows(
-    entity: EntityType, rows: Rows | None, fresh_id: FreshId, now_millis: int
+    entity: EntityType,
+    rows: Rows | None,
+    fresh_id: FreshId,
+    now_millis: int,
+    external: ExternalBases = NONE_ALLOWED,
 ) -> pa.Table | None:
     """A table with exactly the columns, order and types of `entity`; None when there is no row.
 
@@ -115,13 +129,15 @@ def shape_rows(
     if rows is None or len(rows) == 0:
         return None
     schema = table_schema(entity)
-    table = rows if isinstance(rows, pa.Table) else _from_dicts(entity, schema, rows)
+    table = rows if isinstance(rows, pa.Table) else _from_dicts(entity, schema, rows, external)
     if isinstance(entity, EdgeType):
         table = table.rename_columns([_EDGE_SPELLINGS.get(n, n) for n in table.column_names])
     _refuse_unknown(entity, schema, table)
     count = len(rows)  # a table of dicts without keys has no columns, and then no rows
     columns = {
-        field.name: _column(entity, table, field, count) for field in schema if field.name != ID
+        field.name: _column(entity, table, field, count, external)
+        for field in schema
+        if field.name != ID
     }
     for name, mark in _marks(entity, rows).items():
         columns[name] = pa.chunked_array(
@@ -132,7 +148,10 @@ def shape_rows(
 
 
 def _from_dicts(
-    entity: EntityType, schema: pa.Schema, rows: Sequence[Mapping[str, object]]
+    entity: EntityType,
+    schema: pa.Schema,
+    rows: Sequence[Mapping[str, object]],
+    external: ExternalBases,
 ) -> pa.Table:
     if isinstance(rows, str | Mapping) or not all(isinstance(row, Mapping) for row in rows):
         raise _invalid(entity, "rows are a list of dicts or an Arrow table")
@@ -150,7 +169,7 @@ def _from_dicts(
                 arrays.append(pa.nulls(len(values)))  # `_refuse_unknown` refuses its name
             else:
                 kind = kinds.get(target, ScalarType(ScalarKind.STRING))
-                arrays.append(python_column(values, kind, schema.field(index).type))
+                arrays.append(python_column(values, kind, schema.field(index).type, external))
         except InvalidArgument as error:
             message = f"property {name!r}: {error.message}"
             raise _invalid(entity, message, property=name) from error
@@ -177,7 +196,9 @@ def _refuse_unknown(entity: EntityType, schema: pa.Schema, table: pa.Table) -> N
         raise _invalid(entity, f"column {twice[0]!r} occurs twice", property=twice[0])
 
 
-def _column(entity: EntityType, table: pa.Table, field: pa.Field, count: int) -> pa.ChunkedArray:
+def _column(
+    entity: EntityType, table: pa.Table, field: pa.Field, count: int, external: ExternalBases
+) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         absent = default_column(entity, field, count)
         generated = field.name in generated_defaults(entity)
@@ -186,6 +207,12 @@ def _column(entity: EntityType, table: pa.Table, field: pa.Field, count: int) ->
             raise _invalid(entity, message, property=field.name, rule="required")
         return pa.chunked_array([absent])
     column = table.column(field.name)
+    if is_blob(field) and not pa.types.is_null(column.type):
+        try:
+            column = judged_column(column, external)
+        except InvalidArgument as error:
+            message = f"property {field.name!r}: {error.message}"
+            raise _invalid(entity, message, property=field.name) from error
     if column.type != field.type:
         try:
             column = _cast(column, field.type)
@@ -261,8 +288,12 @@ def _invalid(
     )
 
 
-def python_column(values: Sequence[Any], kind: ValueType, target: pa.DataType) -> pa.Array:
+def python_column(
+    values: Sequence[Any], kind: ValueType, target: pa.DataType, external: ExternalBases
+) -> pa.Array:
     """The values of one property as Arrow; raises `InvalidArgument` for a value that misfits."""
+    if isinstance(kind, BlobType):
+        values = [None if value is None else judged_blob(value, external) for value in values]
     if isinstance(kind, ListType | VectorType):
         values = [_listed(value) for value in values]
     if not _is_plain(values, kind):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.execute.topology.adjacency import Adjacency, PatchedAdjacency
+from omnigraph.execute.topology.adjacency import INTO, OUT, Adjacency, PatchedAdjacency
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.neighbours import Neighbours
 from omnigraph.execute.topology.table_content import PatchedContent
@@ -133,7 +135,16 @@ def play(graph: Graph, move: Move, branches: list[str]) -> None:
 def check_same(snapshot: Snapshot, derived: ViewCache, graph: Graph) -> None:
     ours = SnapshotViews(snapshot, derived)
     fresh = SnapshotViews(snapshot, ViewCache(graph.engine.reader, 1 << 30, NO_FILES))
+    counting = SnapshotViews(snapshot, ViewCache(graph.engine.reader, 1 << 30, NO_FILES))
     for name in ("Knows", "LivesIn"):
+        for way, per_edge in product((OUT, INTO), (True, False)):
+            counted = counting.adjacency(name).degrees(way, per_edge=per_edge)
+            # The first without arrays, the second with those of one direction.
+            derived_counts = ours.adjacency(name).degrees(way, per_edge=per_edge)
+            expected = fresh.adjacency(name).out if way == OUT else fresh.adjacency(name).into
+            offsets = (expected if per_edge else expected.pairs).offsets
+            assert counted.tolist() == derived_counts.tolist() == np.diff(offsets).tolist()
+        assert not counting.adjacency(name).made
         check_adjacency(ours.adjacency(name), fresh.adjacency(name))
     for key in map(TableKey.parse, TYPES):
         one, other = ours.table(key), fresh.table(key)
@@ -141,9 +152,14 @@ def check_same(snapshot: Snapshot, derived: ViewCache, graph: Graph) -> None:
         for wanted in (*PEOPLE, *CITIES, *EDGES, ""):
             assert one.find_one(wanted) == other.find_one(wanted)
         assert one.find(other.ids).tolist() == list(range(other.count))
+        some = np.array([-1, *range(0, other.count, 2), -1], np.int32)
+        wanted_rows = pa.array(some, mask=some == -1)
+        assert one.content.few_ids(some).equals(other.ids.take(wanted_rows))
         for column in COLUMNS[str(key)]:
+            few = one.content.few_values(column, some)
+            assert few is None or few.equals(other.column(column).take(wanted_rows))
             assert one.column(column).equals(other.column(column)), (str(key), column)
-            assert one.codes(column)[0].tolist() == other.codes(column)[0].tolist()
+            assert one.codes(column).codes.tolist() == other.codes(column).codes.tolist()
         assert one.ids.equals(other.ids)
         assert one.addresses.tolist() == other.addresses.tolist()
 

@@ -12,8 +12,8 @@ import pytest
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.objects.storage_location import parse_location
+from omnigraph.lance_store.reads.indexes import find_index
 from omnigraph.lance_store.search import vector_search
-from omnigraph.lance_store.search.indexes import find_index
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.lance_store.staging import index_builds

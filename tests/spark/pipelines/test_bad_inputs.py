@@ -67,7 +67,6 @@ def test_a_run_fails_with_its_place(
         ("sql: SELECT lower", "python: own_steps:f\n    inputs: [packages]\n    #", "a cycle"),
         ("sql: SELECT lower", "python: none_here:f\n    inputs: [raw]\n    #", "none_here"),
         ("schema: packages.pg", "schema: none.pg", "there is no file"),
-        ("graph: packages.omni", "graph: http://host/graphs/x", "address"),
     ],
 )
 def test_what_validate_refuses(case: Case, old: str, new: str, message: str) -> None:

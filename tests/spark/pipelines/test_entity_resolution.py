@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.spark.pipelines import components
-from omnigraph.spark.pipelines.components import smallest_keys
+from omnigraph.spark import components
+from omnigraph.spark.components import smallest_keys
 from omnigraph.spark.pipelines.model import (
     CompareBy,
     ComparedColumn,

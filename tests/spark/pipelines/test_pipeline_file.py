@@ -196,3 +196,11 @@ def test_a_target_without_its_step() -> None:
 )
 def test_the_tables_of_a_query(sql: str, tables: list[str]) -> None:
     assert tables_in(sql) == tables
+
+
+def test_the_bases_of_external_blobs() -> None:
+    text = WHOLE + "external_blobs: [s3://pictures/packages]\n"
+    assert parsed(text).external_blobs == ("s3://pictures/packages",)
+    assert parsed(WHOLE).external_blobs == ()
+    with pytest.raises(PipelineInvalid, match="credentials"):
+        parsed(WHOLE + "external_blobs: https://user:pw@host/a\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.command import command
-from omnigraph.cli.options import At, Branch, Store
+from omnigraph.cli.options import At, Branch, ExternalBlobs, Store
 from omnigraph.cli.output import WrongUsage, print_json, print_result
 from omnigraph.cli.scopes import ANY
 from omnigraph.cli.session import Session, address, on_branch, open_to_read
@@ -18,6 +18,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
+    from omnigraph.graph.external_blob import ExternalBlob
     from omnigraph.graph.handle import Graph
     from omnigraph.lance_store.reads.blob_reads import StoredBlob
 
@@ -56,8 +57,11 @@ def get(
     branch: Branch = "main",
     at: At = None,
     store: Store = None,
+    external_blobs: ExternalBlobs = None,
 ) -> None:
     """Write the bytes of a blob, or a range of them, to stdout or a file.
+
+    A blob outside of the graph is read if its address lies below --external-blobs.
 
     For example:
 
@@ -68,9 +72,11 @@ def get(
     name = _name(words)
     if output is None and sys.stdout.isatty():
         raise WrongUsage("a blob is binary: redirect it, or name a file with -o")
+    session = session.allowing(external_blobs)
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     found = name.find(graph, branch, at)
-    end = found.size if length is None else min(found.size, offset + length)
+    size = found.size
+    end = size if length is None else min(size, offset + length)
     if output is None:
         sys.stdout.flush()
         for start in range(offset, end, _CHUNK):
@@ -96,8 +102,11 @@ def stat(
     branch: Branch = "main",
     at: At = None,
     store: Store = None,
+    external_blobs: ExternalBlobs = None,
 ) -> None:
-    """Show the size of a blob without reading it.
+    """Show the size of a blob without reading it, and its address if it is outside of the graph.
+
+    The size of an external blob is shown if its address lies below --external-blobs.
 
     For example:
 
@@ -105,8 +114,10 @@ def stat(
       omnigraph blob stat Person ada photo --store people.omni
     """
     name = _name(words)
+    session = session.allowing(external_blobs)
     graph = open_to_read(session, address(session, None, store), on_branch(branch, at))
     found = name.find(graph, branch, at)
+    size = found.size if found.uri is None or session.external_blobs else None
     if session.json:
         print_json(
             {
@@ -114,11 +125,14 @@ def stat(
                 "type_name": name.type_name,
                 "entity_id": name.entity_id,
                 "property": name.property,
-                **found.to_dict(),
+                **({} if found.uri is None else {"uri": found.uri}),
+                **({} if size is None else {"size": size}),
             }
         )
     else:
-        print_result(f"{name.type_name} {name.entity_id} {name.property}: {found.size:,} bytes")
+        told = [] if found.uri is None else [f"external, {found.uri}"]
+        told += [] if size is None else [f"{size:,} bytes"]
+        print_result(f"{name.type_name} {name.entity_id} {name.property}: {', '.join(told)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +145,7 @@ class BlobName:
     kind: str | None
     """`node` or `edge`, if the command line says it."""
 
-    def find(self, graph: Graph, branch: str, at: str | None) -> StoredBlob:
+    def find(self, graph: Graph, branch: str, at: str | None) -> StoredBlob | ExternalBlob:
         kind = self.kind_in(graph, branch, at)
         if self.kind not in (None, kind):
             raise InvalidArgument(

@@ -18,7 +18,7 @@ Browser = Annotated[bool, typer.Option("--browser/--no-browser", help="Open a br
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "console", ANY, writes=True)(console)
+    command(app, "console", ANY, writes=True, frames=True)(console)
 
 
 def console(

@@ -16,6 +16,7 @@ from omnigraph.cli.options import (
     AutoEngine,
     Branch,
     Engine,
+    ExternalBlobs,
     IdempotencyKey,
     IfCommit,
     Message,
@@ -193,6 +194,7 @@ def load(
     if_commit: IfCommit = None,
     idempotency_key: IdempotencyKey = None,
     dry_run: DryRun = False,
+    external_blobs: ExternalBlobs = None,
 ) -> None:
     """Load NDJSON, CSV, Parquet or Arrow files as one commit, after all of it was checked.
 
@@ -220,6 +222,7 @@ def load(
       omnigraph load --data crm/ --rejects bad.ndjson --on-error skip people.omni
     """
     mapping = _mapping(map or [])
+    session = session.allowing(external_blobs)
     where = address(session, uri, store)
     _ask_before_replacing(session, where, mode, dry_run)
     graph = open_to_write(session, where, on_branch(branch))

@@ -127,7 +127,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="pipeline")
 
 
-@command(group, "validate", ANY)
+@command(group, "validate", ANY, frames=True)
 def validate(session: Session, place: PipelinePlace) -> None:
     """Check a pipeline file against its graph and its sources, without Spark.
 
@@ -156,7 +156,7 @@ def validate(session: Session, place: PipelinePlace) -> None:
     print_result(f"{found.name} is valid: {', '.join(parts)}")
 
 
-@command(group, "plan", ANY)
+@command(group, "plan", ANY, frames=True)
 def plan(session: Session, place: PipelinePlace, full: Full = False, since: Since = None) -> None:
     """Show what the next run would read, compute and write, without Spark.
 
@@ -174,7 +174,7 @@ def plan(session: Session, place: PipelinePlace, full: Full = False, since: Sinc
         plan_lines(found)
 
 
-@command(group, "run", ANY, writes=True)
+@command(group, "run", ANY, writes=True, frames=True)
 def run(
     session: Session,
     place: PipelinePlace,
@@ -250,7 +250,7 @@ def _leave(found: PipelineRun, strict_warnings: bool) -> None:
         raise typer.Exit(EXIT_WARNINGS)
 
 
-@command(group, "status", ANY)
+@command(group, "status", ANY, frames=True)
 def status(session: Session, place: PipelinePlace) -> None:
     """Show where a pipeline stands: its last commit, positions, and what waits.
 
@@ -267,7 +267,7 @@ def status(session: Session, place: PipelinePlace) -> None:
         status_lines(found)
 
 
-@command(group, "list", ANY)
+@command(group, "list", ANY, frames=True)
 def list_of_pipelines(session: Session, store: Store = None, branch: Branch = "main") -> None:
     """List the pipelines that have committed to a branch of a graph.
 
@@ -278,7 +278,9 @@ def list_of_pipelines(session: Session, store: Store = None, branch: Branch = "m
     """
     from omnigraph.spark.pipelines import list_pipelines
 
-    found = list_pipelines(address(session, None, store), branch)
+    _refuse_policy(session)
+    place = address(session, None, store)
+    found = list_pipelines(place, branch, token=_token(session, place))
     if session.json:
         print_json({"pipelines": [each.to_dict() for each in found]})
         return
@@ -288,7 +290,7 @@ def list_of_pipelines(session: Session, store: Store = None, branch: Branch = "m
     session.note(counted(len(rows), "pipeline"))
 
 
-@command(group, "runs", ANY)
+@command(group, "runs", ANY, frames=True)
 def runs(session: Session, place: PipelinePlace, limit: Page = None) -> None:
     """List the runs of a pipeline, the newest first.
 
@@ -313,7 +315,7 @@ def _run_row(run: PipelineRun) -> tuple[Any, ...]:
     return run.run_id, run.status.value, run.started_at, round(run.seconds, 1), changed, run.commit
 
 
-@command(group, "quarantine", ANY)
+@command(group, "quarantine", ANY, frames=True)
 def quarantine(
     session: Session, place: PipelinePlace, run_id: RunId = None, limit: Page = None
 ) -> None:
@@ -366,15 +368,26 @@ def _load(session: Session, place: PipelinePlace, master: str | None = None) -> 
     """The pipeline of a file, with the graph and the actor of the command line."""
     from omnigraph.spark.pipelines import load
 
-    if session.policy() is not None:
-        raise WrongUsage("a pipeline works on storage itself, where no policy holds: leave it out")
+    _refuse_policy(session)
     named = place.store is not None or session.flags.names_a_scope
     store = address(session, None, place.store) if named else None
     loaded = load(place.file, _pairs(place.var), store=store, master=master)
+    if loaded.pipeline.graph.startswith(("http://", "https://")):
+        token = _token(session, loaded.pipeline.graph)
+        loaded = replace(loaded, pipeline=replace(loaded.pipeline, token=token))
     if session.as_actor is None:
         return loaded
     publish = replace(loaded.pipeline.publish, actor=session.as_actor)
     return replace(loaded, pipeline=replace(loaded.pipeline, publish=publish))
+
+
+def _refuse_policy(session: Session) -> None:
+    if session.policy() is not None:
+        raise WrongUsage("a pipeline works on storage itself, where no policy holds: leave it out")
+
+
+def _token(session: Session, place: str) -> str | None:
+    return session.server_token(place) if place.startswith(("http://", "https://")) else None
 
 
 def _pairs(given: list[str] | None) -> dict[str, str]:

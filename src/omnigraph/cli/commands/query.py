@@ -18,6 +18,7 @@ from omnigraph.cli.options import (
     At,
     Branch,
     Engine,
+    ExternalBlobs,
     Format,
     IdempotencyKey,
     IfCommit,
@@ -201,6 +202,7 @@ def mutate(
     idempotency_key: IdempotencyKey = None,
     queries: QueriesPlace = None,
     store: Store = None,
+    external_blobs: ExternalBlobs = None,
 ) -> None:
     """Run the inserts, updates or deletes of a query: all of them in one commit, or nothing.
 
@@ -219,6 +221,7 @@ def mutate(
         "idempotency_key": idempotency_key,
     }
     source = None if call.is_stored else call.read()
+    session = session.allowing(external_blobs)
     uri = address(session, None, store)
     graph = open_to_write(session, uri, on_branch(branch), queries=queries)
     if source is None:

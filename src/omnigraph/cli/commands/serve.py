@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -101,6 +102,17 @@ Queries = Annotated[
 ]
 
 
+ExternalBlobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--external-blobs",
+        metavar="[GRAPH=]BASE",
+        help="An address below which blobs may lie outside of the graph. Clients may write such "
+        "blobs, and readers are sent there; repeatable.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     command(app, "serve", ARGUMENT)(serve)
 
@@ -124,6 +136,7 @@ def serve(
     queries: Queries = None,
     policy: Policies = None,
     server_policy: ServerPolicies = None,
+    external_blobs: ExternalBlobs = None,
 ) -> None:
     """Serve graphs over HTTP until SIGTERM.
 
@@ -160,8 +173,11 @@ def serve(
             package=error.name,
             extra=extra,
         ) from None
-    if served_cluster is not None and (graphs or queries or policy or server_policy):
-        raise WrongUsage("--cluster names graphs, queries and policies: give none beside it")
+    declared = (graphs, queries, policy, server_policy, external_blobs)
+    if served_cluster is not None and any(declared):
+        raise WrongUsage(
+            "--cluster names graphs, queries, policies and external blobs: give none beside it"
+        )
     addresses = _addresses(graphs or [])
     host, port = parse_bind(bind)
     found = settings_of(os.environ)
@@ -185,8 +201,9 @@ def serve(
         console=console,
         load_sources=tuple(load_source or ()),
         queries=tuple(_queries(queries or [], addresses).items()),
-        policies=tuple(_policies(policy or [], addresses)),
+        policies=tuple(_by_graph("--policy", policy or [], addresses)),
         server_policies=tuple(server_policy or ()),
+        external_blobs=tuple(_by_graph("--external-blobs", external_blobs or [], addresses)),
         limits=limits,
     )
     code = run(addresses, chosen, session.settings())
@@ -228,18 +245,18 @@ def _queries(given: list[str], addresses: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _policies(given: list[str], addresses: dict[str, str]) -> list[tuple[str, str]]:
-    """Pairs of a graph id and a file with rules about it; a graph may have several files."""
-    found = []
+def _by_graph(
+    option: str, given: list[str], addresses: dict[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Pairs of a graph id and a value for it; a graph may have several."""
     for text in given:
-        name, equals, file = text.partition("=")
+        name, equals, value = text.partition("=")
         if not equals or name not in addresses:
-            name, file = "", text
+            name, value = "", text
         if not name and len(addresses) > 1:
             known = ", ".join(addresses)
-            raise WrongUsage(f"--policy {text}: name the graph, as GRAPH=FILE; graphs: {known}")
-        found.append((name or next(iter(addresses)), file))
-    return found
+            raise WrongUsage(f"{option} {text}: name the graph, as GRAPH=…; graphs: {known}")
+        yield name or next(iter(addresses)), value
 
 
 def _name_of(uri: str) -> str:

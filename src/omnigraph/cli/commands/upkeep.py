@@ -151,7 +151,8 @@ def cleanup(
 ) -> None:
     """Remove old versions, deleted branches and files of dead writers; by default only report.
 
-    Without --keep and --older-than every commit stays readable.
+    Without --keep and --older-than the retention of the settings holds, or of the cluster that
+    declares one; by default every commit stays readable.
 
     For example:
 

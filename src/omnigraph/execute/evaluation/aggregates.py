@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from omnigraph.execute.evaluation.arrow_functions import as_arrow_type, as_type,
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.id_changes import MISSING
+from omnigraph.execute.topology.table_content import ColumnCodes
 from omnigraph.execute.views.entity_view import TableView
 from omnigraph.execute.views.frame import Binding, Frame
 from omnigraph.ir import expressions as ex
@@ -31,13 +33,18 @@ _I64 = (-(2**63), 2**63 - 1)
 _SAFE = 2.0**62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Groups:
     """The group of each row, and one row of each group, from which its keys are read."""
 
     codes: Codes
     count: int
     first_rows: npt.NDArray[np.int64]
+
+    @cached_property
+    def sizes(self) -> Codes:
+        """The number of rows of each group."""
+        return np.bincount(self.codes, minlength=self.count).astype(np.int64, copy=False)
 
 
 def aggregate_frame(op: Aggregate, frame: Frame, evaluator: Evaluator) -> Frame:
@@ -103,6 +110,11 @@ def distinct_rows(columns: Sequence[pa.Array], length: int) -> npt.NDArray[np.in
 def _group(keys: Sequence[Column], frame: Frame, evaluator: Evaluator) -> Groups:
     if not keys:
         return Groups(np.zeros(frame.length, np.int64), 1, np.empty(0, np.int64))
+    whole = _whole_column(keys, frame)
+    if whole is not None:
+        # Without NULL, its code, which is the last one, has no group.
+        count = whole.count - int(whole.firsts[-1] < 0)
+        return Groups(whole.codes[:-1], count, whole.firsts[:count])
     parts = [_key_codes(key.value, frame, evaluator) for key in keys]
     codes, size = _combine(parts, frame.length)
     if size > 4 * frame.length + 1024:
@@ -114,6 +126,20 @@ def _group(keys: Sequence[Column], frame: Frame, evaluator: Evaluator) -> Groups
     return Groups(number[codes], len(first), first)
 
 
+def _whole_column(keys: Sequence[Column], frame: Frame) -> ColumnCodes | None:
+    """The codes of a text column of all entities of a type, if these are the rows."""
+    key = keys[0].value
+    if len(keys) > 1 or not isinstance(key, ex.PropertyOf):
+        return None
+    binding = frame.bindings[key.variable.id]
+    view = binding.view
+    if not isinstance(view, TableView) or binding.positions is not view.all_positions:
+        return None
+    if len(binding.positions) == 0 or not pa.types.is_string(view.column(key.property).type):
+        return None
+    return view.codes(key.property)
+
+
 def _key_codes(key: ex.Expression, frame: Frame, evaluator: Evaluator) -> tuple[Codes, int]:
     if isinstance(key, ex.Whole) and key.variable.id in frame.bindings:
         binding = frame.bindings[key.variable.id]
@@ -123,9 +149,9 @@ def _key_codes(key: ex.Expression, frame: Frame, evaluator: Evaluator) -> tuple[
         if isinstance(binding.view, TableView) and pa.types.is_string(
             binding.view.column(key.property).type
         ):
-            codes, size = binding.view.codes(key.property)
+            known = binding.view.codes(key.property)
             # MISSING is -1: the entry at the end, which has the code of NULL.
-            return codes[binding.positions], size
+            return known.codes[binding.positions], known.count
     return _codes(evaluator.array(key, frame))
 
 
@@ -142,6 +168,8 @@ def _codes(values: pa.Array) -> tuple[Codes, int]:
 
 
 def _combine(parts: Sequence[tuple[Codes, int]], length: int) -> tuple[Codes, int]:
+    if len(parts) == 1:
+        return parts[0]
     codes, size = np.zeros(length, np.int64), 1
     for part, count in parts:
         if size * count > 2**62:
@@ -161,7 +189,8 @@ def _aggregate(
     if isinstance(call.operand, ex.Whole) and call.operand.variable.id in frame.bindings:
         return _aggregate_entities(call, frame, groups, evaluator)
     values, codes, weights = operands(call, frame, groups.codes, evaluator)
-    kept = Groups(codes, groups.count, groups.first_rows)
+    same = codes is groups.codes
+    kept = groups if same else Groups(codes, groups.count, groups.first_rows)
     return _FUNCTIONS[call.function](values, kept, weights, as_arrow_type(call.type))
 
 
@@ -171,10 +200,12 @@ def operands(
     """(values, codes, weights) of the rows without NULL; with `distinct` each value once."""
     assert call.operand is not None
     values = evaluator.array(call.operand, frame)
-    present = values.is_valid().to_numpy(zero_copy_only=False)
-    codes = codes[present]
-    values = values.drop_null()
-    weights = None if frame.weights is None else frame.weights[present]
+    weights = frame.weights
+    if values.null_count:
+        present = values.is_valid().to_numpy(zero_copy_only=False)
+        codes = codes[present]
+        values = values.drop_null()
+        weights = None if weights is None else weights[present]
     if call.distinct:
         first = _first_of_each(codes, _codes(values)[0])
         codes, values, weights = codes[first], values.take(pa.array(first)), None
@@ -185,15 +216,15 @@ def _aggregate_entities(
     call: ex.AggregateCall, frame: Frame, groups: Groups, evaluator: Evaluator
 ) -> pa.Array:
     assert isinstance(call.operand, ex.Whole)
-    positions = frame.bindings[call.operand.variable.id].positions
+    binding = frame.bindings[call.operand.variable.id]
+    positions = binding.positions
+    if call.distinct and call.function == "count" and groups.count == 1:
+        return pa.array([_distinct_entities(binding)], pa.int64())
     present = positions != MISSING
     if call.function == "collect":
         objects = evaluator.array(call.operand, frame).filter(pa.array(present))
         kept = Groups(groups.codes[present], groups.count, groups.first_rows)
         return _collect(objects, kept, None, pa.list_(objects.type))
-    if call.distinct and groups.count == 1:
-        count = frame.bindings[call.operand.variable.id].view.count
-        return pa.array([len(kernels.unique_sorted(positions[present], count))], pa.int64())
     codes = groups.codes[present]
     weights = None if frame.weights is None else frame.weights[present]
     if call.distinct:
@@ -201,6 +232,16 @@ def _aggregate_entities(
         weights = None
     kept = Groups(codes, groups.count, groups.first_rows)
     return pa.array(_sum_by(kept, weights, len(codes)))
+
+
+def _distinct_entities(binding: Binding) -> int:
+    """The number of different entities. Those that ascend, as after a DistinctOn, all differ."""
+    positions = binding.positions
+    if binding.optional:
+        positions = positions[positions != MISSING]
+    elif bool((positions[1:] > positions[:-1]).all()):
+        return len(positions)
+    return len(kernels.unique_sorted(positions, binding.view.count))
 
 
 def _first_of_each(codes: Codes, values: Codes) -> npt.NDArray[np.int64]:
@@ -218,7 +259,7 @@ def _sum_by(groups: Groups, weights: Codes | None, length: int) -> Codes:
         total = length if weights is None else int(weights.sum())
         return np.array([total], np.int64)
     if weights is None:
-        return np.bincount(groups.codes, minlength=groups.count).astype(np.int64)
+        return groups.sizes
     totals = np.zeros(groups.count, np.int64)
     np.add.at(totals, groups.codes, weights)
     return totals
@@ -229,7 +270,7 @@ def _count(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.Dat
 
 
 def _total(values: pa.Array, groups: Groups, weights: Codes | None, kind: pa.DataType) -> pa.Array:
-    empty = np.bincount(groups.codes, minlength=groups.count) == 0
+    empty = groups.sizes == 0
     if pa.types.is_floating(kind):
         numbers = as_type(values, pa.float64()).to_numpy(zero_copy_only=False)
         weighted = numbers if weights is None else numbers * weights

@@ -37,6 +37,19 @@ def filled(values: pa.Array, value: Any) -> pa.Array:
     return pc.fill_null(values, value) if values.null_count else values
 
 
+def truths(values: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """Which values are true; NULL is not. A third of the cost of `fill_null` and `to_numpy`."""
+    start, end = values.offset, values.offset + len(values)
+    valid, bits = values.buffers()
+    found = _unpacked(bits, start, end)
+    return found & _unpacked(valid, start, end) if values.null_count else found
+
+
+def _unpacked(bits: pa.Buffer, start: int, end: int) -> npt.NDArray[np.bool_]:
+    packed = np.frombuffer(bits, np.uint8)
+    return np.unpackbits(packed, count=end, bitorder="little")[start:].view(np.bool_)
+
+
 def as_arrow_type(kind: ex.ExpressionType) -> pa.DataType:
     match kind:
         case ex.WholeType():

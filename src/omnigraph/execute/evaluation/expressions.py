@@ -23,8 +23,10 @@ from omnigraph.execute.evaluation.arrow_functions import (
     gather,
     membership,
     spread,
+    truths,
 )
 from omnigraph.execute.evaluation.ranked_search import match_column, match_text
+from omnigraph.execute.evaluation.storage_reads import few_values
 from omnigraph.execute.topology.id_changes import MISSING
 from omnigraph.execute.views.entity_view import EntityView, TableView
 from omnigraph.execute.views.frame import Frame
@@ -60,6 +62,8 @@ class Evaluator:
         found = self.value(predicate, frame)
         if isinstance(found, pa.Scalar):
             return np.full(frame.length, found.as_py() is True)
+        if isinstance(found, pa.BooleanArray) and len(found):
+            return truths(found)
         return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), bool)
 
     def plain(self, expression: ex.Constant | ex.ParameterRef) -> Any:
@@ -207,9 +211,13 @@ class Evaluator:
 def property_values(frame: Frame, variable: ex.Variable, name: str) -> pa.Array:
     """A stored column of the bound entities; NULL where no entity is bound."""
     binding = frame.bindings[variable.id]
-    column = binding.view.column(name)
-    positions = binding.positions
-    if positions is binding.view.all_positions:
+    view, positions = binding.view, binding.positions
+    if isinstance(view, TableView) and name not in view.content.columns:
+        few = few_values(view, name, positions)
+        if few is not None:
+            return few
+    column = view.column(name)
+    if positions is view.all_positions:
         return column
     if binding.optional:
         return column.take(pa.array(positions, mask=positions == MISSING))

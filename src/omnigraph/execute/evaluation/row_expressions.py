@@ -21,6 +21,7 @@ from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.data_scope import DataScope
 from omnigraph.ir.walk import rewrite, walk
+from omnigraph.values.bounded_cache import BoundedCache
 
 # A rule depends on the row alone, so it has neither parameters nor a moment.
 _ROW_ALONE = Evaluator({}, 0)
@@ -43,10 +44,22 @@ class RowExpression:
         return rows.filter(pa.array(self.mask(rows, evaluator))) if rows.num_rows else rows
 
 
+# By identity. An entry holds its expression, so that no other object gets the identity meanwhile.
+_rewritten: BoundedCache[int, tuple[ex.Expression, RowExpression]] = BoundedCache(1024)
+
+
 def over_rows(expression: ex.Expression) -> RowExpression:
-    """Replaces `RowProperty` by a column of a frame, because the evaluator reads frames."""
+    """Replaces `RowProperty` by a column of a frame, because the evaluator reads frames.
+
+    Compiled queries are kept and run again, so the result is kept for the same object.
+    """
+    known = _rewritten.get(id(expression))
+    if known is not None and known[0] is expression:
+        return known[1]
     columns = {n.property for n in walk(expression) if isinstance(n, ex.RowProperty)}
-    return RowExpression(rewrite(expression, _as_column), tuple(sorted(columns)))
+    made = RowExpression(rewrite(expression, _as_column), tuple(sorted(columns)))
+    _rewritten.put(id(expression), (expression, made))
+    return made
 
 
 def row_rules(scope: DataScope | None) -> dict[str, RowRule]:

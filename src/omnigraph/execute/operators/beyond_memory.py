@@ -36,7 +36,16 @@ from omnigraph.execute.topology.table_content import one_chunk
 from omnigraph.execute.views.frame import Frame, PathBinding, join_frames
 from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
-from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, Weigh, with_input
+from omnigraph.plan.physical import (
+    DistinctOn,
+    Find,
+    Follow,
+    Keep,
+    Point,
+    Weigh,
+    WeighBetween,
+    with_input,
+)
 
 _PARTS = 8
 _PARTITIONS = 1024
@@ -56,6 +65,7 @@ _STEPS = (
     Follow,
     Keep,
     Weigh,
+    WeighBetween,
     DistinctOn,
     reads.Search,
 )
@@ -189,8 +199,9 @@ def steps_of(op: Any) -> list[Any] | None:
     None when an operator needs all rows together.
     """
     steps = []
-    while isinstance(op, _STEPS):
-        steps.append(with_input(op, reads.Rows()))
+    while isinstance(op, (*_STEPS, Point)):
+        if not isinstance(op, Point):
+            steps.append(with_input(op, reads.Rows()))
         op = op.input
     return steps[::-1] if isinstance(op, reads.Rows) else None
 

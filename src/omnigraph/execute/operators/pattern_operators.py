@@ -25,6 +25,7 @@ from omnigraph.execute.traversal.expand import (
     follow_by_index,
     indexed_hop,
     route_of,
+    weigh_between,
     weigh_edges,
 )
 from omnigraph.execute.traversal.paths import expand_paths, expand_reach
@@ -35,7 +36,16 @@ from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.expressions import VariableKind
 from omnigraph.plan.analysis import shared_with
-from omnigraph.plan.physical import DistinctOn, Find, Follow, Keep, LookUp, PhysicalOp, Weigh
+from omnigraph.plan.physical import (
+    DistinctOn,
+    Find,
+    Follow,
+    Keep,
+    LookUp,
+    PhysicalOp,
+    Weigh,
+    WeighBetween,
+)
 from omnigraph.values.entity_ids import canonical_text
 
 
@@ -74,10 +84,10 @@ def _filter(binder: Binder, op: reads.Filter) -> Operator:
 
 
 def _expand(binder: Binder, op: reads.Expand) -> Operator:
+    if op.mode is reads.ExpandMode.EDGE:
+        return _edges(binder, op, op, None)
     below = binder.bind(op.input)
     match op.mode:
-        case reads.ExpandMode.EDGE:
-            return _edges(binder, op, below, None)
         case reads.ExpandMode.REACH:
             route = route_of(op, binder.views)
             return lambda run, start: expand_reach(route, below(run, start), run.limits)
@@ -87,15 +97,23 @@ def _expand(binder: Binder, op: reads.Expand) -> Operator:
 
 
 def _follow(binder: Binder, op: Follow) -> Operator:
-    return _edges(binder, op.expand, binder.bind(op.input), op)
+    return _edges(binder, op, op.expand, None)
 
 
 def _edges(
-    binder: Binder, expand: reads.Expand, below: Operator, filtered: Follow | None
+    binder: Binder,
+    op: reads.Expand | Follow,
+    expand: reads.Expand,
+    kept: frozenset[int] | None,
 ) -> Operator:
-    """Follow through indexes, from a few nodes of tables that are not loaded, or the adjacency."""
-    route = route_of(expand, binder.views)
+    """Follow through indexes, from a few nodes of tables that are not loaded, or the adjacency.
+
+    `kept` are the variables that the new rows need; None means all.
+    """
+    below = binder.bind(op.input)
+    route = replace(route_of(expand, binder.views), kept=kept)
     hop = indexed_hop(expand, binder.views)
+    filtered = op if isinstance(op, Follow) else None
 
     def follow(run: QueryRun, start: Frame) -> Frame:
         frame = below(run, start)
@@ -103,7 +121,7 @@ def _edges(
         if hop is not None:
             found = follow_by_index(hop, frame, entry_filter)
             if found is not None:
-                return found
+                return found if kept is None else found.only(kept)
         return expand_edges(route, frame, run.limits, entry_filter)
 
     return follow
@@ -114,8 +132,24 @@ def _weigh(binder: Binder, op: Weigh) -> Operator:
     return lambda run, start: weigh_edges(route, below(run, start))
 
 
-def _keep(binder: Binder, op: Keep) -> Operator:
+def _weigh_between(binder: Binder, op: WeighBetween) -> Operator:
     below = binder.bind(op.input)
+    first, second = (route_of(hop, binder.views) for hop in (op.first, op.second))
+    return lambda run, start: weigh_between(first, second, below(run, start), run.limits)
+
+
+def _keep(binder: Binder, op: Keep) -> Operator:
+    """After a hop, rows are made without the variables that are dropped."""
+    hop = op.input
+    if binder.steps is None:  # a profile measures the two one by one
+        match hop:
+            case reads.Expand(mode=reads.ExpandMode.EDGE):
+                return _edges(binder, hop, hop, op.variables)
+            case Follow(_, expand):
+                return _edges(binder, hop, expand, op.variables)
+            case _:
+                pass
+    below = binder.bind(hop)
     return lambda run, start: below(run, start).only(op.variables)
 
 
@@ -346,6 +380,7 @@ PATTERN_OPERATORS: Mapping[type, Callable[[Binder, Any], Operator]] = {
     reads.Expand: _expand,
     Follow: _follow,
     Weigh: _weigh,
+    WeighBetween: _weigh_between,
     Keep: _keep,
     DistinctOn: _distinct_on,
     reads.AntiJoin: _anti_join,

@@ -7,7 +7,7 @@ adjacency and the ids that commits changed (`PatchedAdjacency`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import SnapshotReclaimed, StorageFailure
+from omnigraph.execute.topology.builds import build_step, building, current_build
 from omnigraph.execute.topology.cache_files import StoredTopology
 from omnigraph.execute.topology.id_changes import (
     MISSING,
@@ -27,7 +28,9 @@ from omnigraph.execute.topology.id_changes import (
 from omnigraph.execute.topology.kernels import Ints
 from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.neighbours import (
+    Counts,
     EntryChanges,
+    NeighbourLayer,
     Neighbours,
     PatchedNeighbours,
     StoredNeighbours,
@@ -39,12 +42,16 @@ OUT, INTO = "out", "into"
 
 # The bytes of the objects of an adjacency before a direction is built.
 _EMPTY_BYTES = 1_000
+# Entries of so many nodes are handled at once while the interpreter lock is held.
+_NODES_AT_ONCE = 1 << 16
 # For fewer edges starting a thread costs more than it saves.
 _WORTH_THREADS = 50_000
-# What a hop by index costs, counted in edges of a build. Measured by `python -m bench crossovers`
-# with 1M edges: a build takes 0.27 us an edge, a hop 3 ms and 0.4 ms a source.
-_HOP = 11_000
-_PER_SOURCE = 1_500
+# The bytes of an edge while its ends are read, found and sorted.
+_BUILT_EDGE_BYTES = 80
+# Mapping a file of neighbours and checking it, against building them.
+_MAPPED_SHARE = 0.03
+# Turning one direction into the other, against building it from the tables.
+_TURNED_SHARE = 0.3
 
 
 class EdgeContents(NamedTuple):
@@ -76,7 +83,6 @@ class Adjacency(Held, ABC):
 
     def __init__(self, contents: EdgeContents) -> None:
         self.contents = contents
-        self._spent = 0
 
     @counted
     def out(self) -> Neighbours:
@@ -90,6 +96,10 @@ class Adjacency(Held, ABC):
     def made(self) -> dict[str, Neighbours]:
         """The directions that are in memory."""
         return {way: self.__dict__[way] for way in (OUT, INTO) if way in self.__dict__}
+
+    def in_memory(self, direction: str) -> Neighbours | None:
+        """A direction, if it is in memory."""
+        return self.__dict__.get(direction)
 
     @property
     def own_bytes(self) -> int:
@@ -108,15 +118,40 @@ class Adjacency(Held, ABC):
         """Whether some direction can be followed without reading the tables."""
         return True
 
-    def is_worth_building(self, sources: int) -> bool:
-        """Whether a hop from so many nodes should use the adjacency instead of indexes.
+    def degrees(self, direction: str, *, per_edge: bool) -> Counts:
+        """The number of neighbours of every node, or of its edges."""
+        near = self.out if direction == OUT else self.into
+        if not per_edge and isinstance(near, NeighbourLayer):
+            return near.pair_counts
+        return np.diff((near if per_edge else near.pairs).offsets)
 
-        True when the adjacency is ready, or when all hops by index have cost as much as a build.
-        """
-        if self.is_ready:
-            return True
-        self._spent += _HOP + sources * _PER_SOURCE
-        return self._spent > self.contents.edges.count
+    def can_follow(self, direction: str) -> bool:
+        """Whether a direction can be followed with what is in memory."""
+        return direction in self.__dict__
+
+    @abstractmethod
+    def piece(self, direction: str) -> Hashable:
+        """Names what `build` makes."""
+
+    @abstractmethod
+    def build_cost(self, direction: str) -> float:
+        """The cost of `build`, in edges that are read, found and sorted."""
+
+    @property
+    def build_bytes(self) -> int:
+        """A guess at the memory that `build` takes at most."""
+        edges, sources, targets = (content.unscoped for content in self.contents)
+        ends = sum(content.build_bytes for content in {sources, targets})
+        return edges.count * _BUILT_EDGE_BYTES + ends
+
+    def build(self, direction: str) -> None:
+        """Make a direction, and what queries have read from storage of the nodes at its ends."""
+        near = self.out if direction == OUT else self.into
+        build_step()
+        _ = near.pairs, near.largest
+        for content in self.contents[1:]:
+            build_step()
+            content.build()
 
     @abstractmethod
     def make(self, direction: str) -> Neighbours: ...
@@ -145,6 +180,67 @@ class StoredAdjacency(Adjacency):
         known = self.__dict__
         return OUT in known or INTO in known or self.stored.has_neighbours(self._names)
 
+    def degrees(self, direction: str, *, per_edge: bool) -> Counts:
+        made = self.made
+        known = direction in made or self.stored.has_direction(self._names, direction)
+        if known and "_counted" not in self.__dict__:
+            return super().degrees(direction, per_edge=per_edge)
+        edges, pairs = self._counted
+        return (edges if per_edge else pairs)[direction]
+
+    @counted
+    def _counted(self) -> tuple[dict[str, Counts], dict[str, Counts]]:
+        """(edges, pairs of ends) of every node by direction. Counting needs no order of entries."""
+        for direction, near in self.made.items():
+            return self._counts_of(direction, near), self._counts_of(direction, near.pairs)
+        sources, targets = self._find_ends(ordered=False)
+        whole = (sources != MISSING) & (targets != MISSING)
+        if not whole.all():
+            sources, targets = sources[whole], targets[whole]
+        sizes = (self.contents.sources.count, self.contents.targets.count)
+        build_step()
+        edges = _counts(sources, targets, sizes)
+        words = sources.astype(np.uint64)
+        words <<= np.uint64(32)
+        words |= targets.view(np.uint32)
+        words.sort()
+        repeated = words[1:] == words[:-1]
+        if not repeated.any():
+            return edges, edges
+        build_step()
+        words = words[np.append(True, ~repeated)]
+        once = (words >> np.uint64(32)).astype(np.int32), words.astype(np.uint32).view(np.int32)
+        return edges, _counts(*once, sizes)
+
+    def _counts_of(self, direction: str, near: Neighbours) -> dict[str, Counts]:
+        """Both directions from one of them."""
+        other, nodes = (
+            (INTO, self.contents.targets) if direction == OUT else (OUT, self.contents.sources)
+        )
+        across = np.bincount(near.nodes, minlength=nodes.count)
+        return {direction: np.diff(near.offsets), other: across}
+
+    @property
+    def own_bytes(self) -> int:
+        made = self.__dict__.get("_counted", ())
+        arrays = {id(array): array for counts in made for array in counts.values()}
+        return _EMPTY_BYTES + sum(int(array.nbytes) for array in arrays.values())
+
+    def shed(self) -> None:
+        super().shed()
+        self.__dict__.pop("_counted", None)
+
+    def piece(self, direction: str) -> Hashable:
+        return "adjacency", self._names, direction
+
+    def build_cost(self, direction: str) -> float:
+        edges, sources, targets = self.contents
+        nodes = sum(c.build_cost for c in {sources, targets} if not c.is_loaded)
+        if self.made:
+            return nodes + edges.count * _TURNED_SHARE
+        has_file = self.stored.has_neighbours(self._names)
+        return nodes + edges.count * (_MAPPED_SHARE if has_file else 1.0)
+
     def keep(self, direction: str, neighbours: StoredNeighbours) -> None:
         """Take a direction that was derived."""
         self.__dict__[direction] = neighbours
@@ -160,10 +256,12 @@ class StoredAdjacency(Adjacency):
         if mapped is not None:
             return mapped
         source, target, edges = self._ends()
+        build_step()
         if direction == OUT:
             built = group(source, target, edges, self.contents.sources.count)
         else:
             built = group(target, source, edges, self.contents.targets.count)
+        build_step()
         self._save(direction, built)
         return built
 
@@ -188,12 +286,16 @@ class StoredAdjacency(Adjacency):
             return source, target, edges
         return source[whole], target[whole], edges[whole]
 
-    def _find_ends(self) -> tuple[Positions, Positions]:
+    def _find_ends(self, *, ordered: bool = True) -> tuple[Positions, Positions]:
         edges, sources, targets = self.contents
+        stopped = current_build()
 
         def find(end: tuple[TableContent, str]) -> Positions:
             nodes, column = end
-            return edges.ends_among(column, nodes)
+            with building(stopped):
+                if ordered:
+                    return edges.ends_among(column, nodes)
+                return edges.unordered_ends(column, nodes)
 
         ends = ((sources, "src"), (targets, "dst"))
         if edges.count < _WORTH_THREADS:
@@ -205,9 +307,16 @@ class StoredAdjacency(Adjacency):
         return first, second
 
 
+def _counts(sources: Positions, targets: Positions, sizes: tuple[int, int]) -> dict[str, Counts]:
+    return {
+        OUT: np.bincount(sources, minlength=sizes[0]),
+        INTO: np.bincount(targets, minlength=sizes[1]),
+    }
+
+
 def _ends_of(direction: str, near: Neighbours) -> tuple[Ints, Ints, Ints]:
     """(source, target, edge) positions of all entries of one direction, in edge order."""
-    keys = np.repeat(np.arange(len(near.offsets) - 1, dtype=np.int32), np.diff(near.offsets))
+    keys = _keys_of(near)
     size = int(near.edges.max()) + 1 if len(near.edges) else 0
     first, second = np.full(size, MISSING, np.int32), np.empty(size, np.int32)
     first[near.edges], second[near.edges] = keys, near.nodes
@@ -215,6 +324,22 @@ def _ends_of(direction: str, near: Neighbours) -> tuple[Ints, Ints, Ints]:
     if len(edges) != size:
         first, second = first[edges], second[edges]
     return (first, second, edges) if direction == OUT else (second, first, edges)
+
+
+def _keys_of(near: Neighbours) -> Ints:
+    """The node of each entry.
+
+    Some nodes at a time, because `np.repeat` holds the interpreter lock.
+    """
+    offsets, count = near.offsets, len(near.offsets) - 1
+    keys = np.empty(len(near.nodes), np.int32)
+    for first in range(0, count, _NODES_AT_ONCE):
+        last = min(first + _NODES_AT_ONCE, count)
+        degrees = np.diff(offsets[first : last + 1])
+        keys[offsets[first] : offsets[last]] = np.repeat(
+            np.arange(first, last, dtype=np.int32), degrees
+        )
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +396,15 @@ class PatchedAdjacency(Adjacency):
             new_edges=self._new.edges[order],
         )
         return PatchedNeighbours(old, changes)
+
+    def can_follow(self, direction: str) -> bool:
+        return direction in self.__dict__ or self.base.can_follow(direction)
+
+    def piece(self, direction: str) -> Hashable:
+        return self.base.piece(direction)
+
+    def build_cost(self, direction: str) -> float:
+        return self.base.build_cost(direction)
 
     def moved(self, contents: EdgeContents) -> PatchedAdjacency:
         found = PatchedAdjacency(contents, self.base, self._patches, self._new)

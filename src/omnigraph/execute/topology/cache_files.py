@@ -86,7 +86,10 @@ class StoredTopology:
         return self._files.has(f"ids#{name}")
 
     def has_neighbours(self, names: tuple[ContentName, ...]) -> bool:
-        return any(self._files.has(_neighbours_name(names, way)) for way in ("out", "into"))
+        return any(self.has_direction(names, way) for way in ("out", "into"))
+
+    def has_direction(self, names: tuple[ContentName, ...], direction: str) -> bool:
+        return self._files.has(_neighbours_name(names, direction))
 
     def ids(self, name: ContentName, count: int) -> pa.Array | None:
         if count < self._smallest:

@@ -5,12 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import int64, njit, types
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True}
+# Arrays that are mapped from a file cannot be written. A kernel for these takes others, too, and
+# with a declared signature it is compiled when it is loaded, not when a query first calls it.
+_INTS = types.Array(types.int32, 1, "C", readonly=True)
+_OFFSETS = types.Array(types.int64, 1, "C", readonly=True)
+# A list that is so many times longer is searched, others are passed through.
+_MANY_TIMES = 16
 
 
-@njit(**_OPTIONS)
+@njit((_OFFSETS, _INTS, _INTS), **_OPTIONS)
+def targets(offsets: Any, nodes: Any, sources: Any) -> Any:
+    total = 0
+    for i in range(len(sources)):
+        total += offsets[sources[i] + 1] - offsets[sources[i]]
+    met = np.empty(total, np.int32)
+    n = 0
+    for i in range(len(sources)):
+        for entry in range(offsets[sources[i]], offsets[sources[i] + 1]):
+            met[n] = nodes[entry]
+            n += 1
+    return met
+
+
+@njit((_OFFSETS, _INTS, _INTS, _INTS), **_OPTIONS)
 def follow(offsets: Any, nodes: Any, edges: Any, sources: Any) -> Any:
     total = 0
     for i in range(len(sources)):
@@ -28,7 +48,7 @@ def follow(offsets: Any, nodes: Any, edges: Any, sources: Any) -> Any:
     return rows, met, taken
 
 
-@njit(**_OPTIONS)
+@njit((_OFFSETS, _INTS, _INTS, _INTS, _INTS), **_OPTIONS)
 def meet(offsets: Any, nodes: Any, edges: Any, sources: Any, wanted: Any) -> Any:
     rows = np.empty(len(sources), np.int64)
     taken = np.empty(len(sources), np.int32)
@@ -54,7 +74,48 @@ def meet(offsets: Any, nodes: Any, edges: Any, sources: Any, wanted: Any) -> Any
     return rows[:n], taken[:n]
 
 
-@njit(**_OPTIONS)
+@njit((_INTS, int64, int64, _INTS, int64, int64), **_OPTIONS)
+def _found_in(few: Any, few_at: int, few_end: int, many: Any, at: int, end: int) -> int:
+    """How many of a few ascending numbers are among many: each is searched after the one before."""
+    n = 0
+    for i in range(few_at, few_end):
+        high = end
+        while at < high:
+            middle = (at + high) // 2
+            if many[middle] < few[i]:
+                at = middle + 1
+            else:
+                high = middle
+        if at < end and many[at] == few[i]:
+            n += 1
+    return n
+
+
+@njit((_OFFSETS, _INTS, _OFFSETS, _INTS, _INTS, _INTS), **_OPTIONS)
+def count_common(
+    offsets: Any, nodes: Any, other_offsets: Any, other_nodes: Any, keys: Any, others: Any
+) -> Any:
+    """For each pair of keys, the number of nodes that both have. Each node is there once."""
+    counts = np.zeros(len(keys), np.int64)
+    for i in range(len(keys)):
+        a, a_end = offsets[keys[i]], offsets[keys[i] + 1]
+        b, b_end = other_offsets[others[i]], other_offsets[others[i] + 1]
+        if (a_end - a) * _MANY_TIMES < b_end - b:
+            counts[i] = _found_in(nodes, a, a_end, other_nodes, b, b_end)
+        elif (b_end - b) * _MANY_TIMES < a_end - a:
+            counts[i] = _found_in(other_nodes, b, b_end, nodes, a, a_end)
+        else:
+            n = 0
+            while a < a_end and b < b_end:
+                x, y = nodes[a], other_nodes[b]
+                n += x == y
+                a += x <= y
+                b += y <= x
+            counts[i] = n
+    return counts
+
+
+@njit((_OFFSETS, _INTS, _INTS, int64, int64), **_OPTIONS)
 def reach(offsets: Any, nodes: Any, sources: Any, minimum: int, maximum: int) -> Any:
     """(nodes met by each source, these nodes, whether the search ended at the depth limit).
 

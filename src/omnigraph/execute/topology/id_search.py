@@ -7,6 +7,7 @@ table of numbers, in half the time of hashing texts.
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -69,30 +70,75 @@ class SortedIds:
 
 # The table has a place for every number between the smallest and the largest.
 _PLACES_PER_ID = 8
+# So many ids are found at once, because their numbers then stay in the cache of a processor.
+_AT_ONCE = 1 << 17
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerTable:
+    """Ids that spell dense integers: the position and the length of the text of each number.
+
+    The last entry is for every number that is not an id.
+    """
+
+    low: int
+    high: int
+    positions: Positions
+    lengths: npt.NDArray[np.int32]
+
+    @staticmethod
+    def of(ids: pa.Array) -> IntegerTable | None:
+        """None when the ids are not dense integers."""
+        if not len(ids):
+            return None
+        keys = _numbers(ids)
+        if keys is None or (_lengths(ids) != _digits(keys)).any() or _is_hex(ids).any():
+            return None
+        low, high = int(keys.min()), int(keys.max())
+        if high - low > _PLACES_PER_ID * len(keys):
+            return None
+        places = keys - low
+        positions = np.full(high - low + 2, MISSING, np.int32)
+        positions[places] = np.arange(len(keys), dtype=np.int32)
+        lengths = np.zeros(high - low + 2, np.int32)
+        lengths[places] = _lengths(ids)
+        return IntegerTable(low, high, positions, lengths)
+
+    def find(self, ids: pa.Array) -> Positions | None:
+        """The position of each text, or MISSING; None when one of them is no number."""
+        if not len(ids):
+            return np.empty(0, np.int32)
+        wanted = None if ids.null_count else _numbers(ids)
+        if wanted is None:
+            return None
+        if int(wanted.min()) < self.low or int(wanted.max()) > self.high:
+            outside = (wanted < self.low) | (wanted > self.high)
+            wanted = np.where(outside, self.high + 1, wanted)
+        at = wanted - self.low
+        found: Positions = self.positions[at]
+        # Another spelling of the same number ("07", "+7") is longer and is another id.
+        other = self.lengths[at] != _lengths(ids)
+        if _may_be_hex(ids):
+            other |= _is_hex(ids)
+        if other.any():
+            found[other] = MISSING
+        return found
 
 
 def find_integers(ids: pa.Array, among: pa.Array) -> Positions | None:
     """Positions of `ids` in `among`, or MISSING; None when the ids are not dense integers."""
-    if ids.null_count or not len(ids) or not len(among):
+    if ids.null_count or not len(ids) or _numbers(ids[:1]) is None:
         return None
-    keys = _numbers(among)
-    if keys is None or (_lengths(among) != _digits(keys)).any() or _is_hex(among).any():
+    table = IntegerTable.of(among)
+    if table is None:
         return None
-    low, high = int(keys.min()), int(keys.max())
-    if high - low > _PLACES_PER_ID * len(keys):
-        return None
-    wanted = _numbers(ids)
-    if wanted is None:
-        return None
-    table = np.full(high - low + 2, MISSING, np.int32)
-    table[keys - low] = np.arange(len(keys), dtype=np.int32)
-    outside = (wanted < low) | (wanted > high)
-    if outside.any():
-        wanted = np.where(outside, high + 1, wanted)
-    found: Positions = table[wanted - low]
-    # Another spelling of the same number ("07", "+7") is longer and is another id.
-    found[(_lengths(ids) != _lengths(among)[found]) | _is_hex(ids)] = MISSING
+    found = np.empty(len(ids), np.int32)
+    for start in range(0, len(ids), _AT_ONCE):
+        part = table.find(ids.slice(start, _AT_ONCE))
+        if part is None:
+            return None
+        found[start : start + _AT_ONCE] = part
     return found
 
 
@@ -103,6 +149,15 @@ def _numbers(texts: pa.Array) -> Numbers | None:
         return np.asarray(texts.cast(pa.int64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
         return None
+
+
+def _may_be_hex(texts: pa.Array) -> bool:
+    """Whether a text of several letters begins with a zero. None of them is empty."""
+    _, ends, letters = texts.buffers()
+    kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    starts = np.frombuffer(ends, kind)[texts.offset : texts.offset + len(texts) + 1]
+    zeros = np.frombuffer(letters, np.uint8)[starts[:-1]] == ord("0")
+    return bool((zeros & (np.diff(starts) > 1)).any())
 
 
 def _is_hex(texts: pa.Array) -> npt.NDArray[np.bool_]:

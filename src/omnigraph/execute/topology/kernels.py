@@ -18,7 +18,10 @@ Ints = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
 RowNumbers = npt.NDArray[np.int64]
 
+# Of so many sources the work is worth loading the compiled kernels.
 _LARGE = 20_000
+# Of so few sources numpy slices are cheaper than any kernel.
+_FEW = 32
 _COMPILED = "omnigraph.execute.topology.compiled_kernels"
 
 _loading: threading.Thread | None = None
@@ -54,12 +57,42 @@ def follow(
     if len(sources) == 1:
         start, end = offsets[sources[0]], offsets[sources[0] + 1]
         return np.zeros(end - start, np.int64), nodes[start:end], edges[start:end]
-    compiled = _for_work(len(sources))
+    if len(sources) <= _FEW:
+        return _follow_few(offsets, nodes, edges, sources)
+    compiled = _for_work(sources)
     if compiled is not None:
         result: tuple[RowNumbers, Ints, Ints] = compiled.follow(offsets, nodes, edges, sources)
         return result
     rows, entries = _entries(offsets, sources)
     return rows, nodes[entries], edges[entries]
+
+
+def _follow_few(
+    offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints
+) -> tuple[RowNumbers, Ints, Ints]:
+    starts, ends = offsets[sources], offsets[sources + 1]
+    return (
+        np.repeat(np.arange(len(sources)), ends - starts),
+        _slices(nodes, starts, ends),
+        _slices(edges, starts, ends),
+    )
+
+
+def targets(offsets: Offsets, nodes: Ints, sources: Ints) -> Ints:
+    """The nodes of `follow` alone."""
+    if len(sources) <= _FEW:
+        return _slices(nodes, offsets[sources], offsets[sources + 1])
+    compiled = _for_work(sources)
+    if compiled is not None:
+        result: Ints = compiled.targets(offsets, nodes, sources)
+        return result
+    return nodes[_entries(offsets, sources)[1]]
+
+
+def _slices(values: Ints, starts: Offsets, ends: Offsets) -> Ints:
+    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+    parts = [values[start:end] for start, end in pairs]
+    return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else values[:0]
 
 
 def follow_single(
@@ -76,13 +109,31 @@ def meet(
     offsets: Offsets, nodes: Ints, edges: Ints, sources: Ints, wanted: Ints
 ) -> tuple[RowNumbers, Ints]:
     """Entries of each source that lead to the wanted node of its row: (row, edge)."""
-    compiled = _for_work(len(sources))
-    if compiled is not None:
+    compiled = _for_work(sources)
+    if compiled is not None and wanted.dtype == np.int32:
         result: tuple[RowNumbers, Ints] = compiled.meet(offsets, nodes, edges, sources, wanted)
         return result
     rows, entries = _entries(offsets, sources)
     hit = nodes[entries] == wanted[rows]
     return rows[hit], edges[entries[hit]]
+
+
+def count_common(
+    offsets: Offsets,
+    nodes: Ints,
+    other_offsets: Offsets,
+    other_nodes: Ints,
+    keys: Ints,
+    others: Ints,
+) -> npt.NDArray[np.int64] | None:
+    """For each pair of keys, the number of nodes that both have; None while not compiled."""
+    compiled = _for_work(keys)
+    if compiled is None or others.dtype != np.int32:
+        return None
+    counts: npt.NDArray[np.int64] = compiled.count_common(
+        offsets, nodes, other_offsets, other_nodes, keys, others
+    )
+    return counts
 
 
 def compiled_reach() -> Any | None:
@@ -96,8 +147,13 @@ def degrees(offsets: Offsets, sources: Ints) -> npt.NDArray[np.int64]:
 
 def unique_sorted(values: Ints, size: int) -> Ints:
     """Distinct values ascending: many by a bitmap, few by sorting."""
-    if len(values) * 16 < size:
-        return np.unique(values)
+    if len(values) * 4 < size:
+        # `np.unique` hashes the values, which takes ten times as long as to sort them.
+        ordered = np.sort(values)
+        first = np.empty(len(ordered), bool)
+        first[:1] = True
+        np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+        return ordered[first]
     seen = np.zeros(size, bool)
     seen[values] = True
     return np.flatnonzero(seen).astype(np.int32)
@@ -114,12 +170,11 @@ def _entries(offsets: Offsets, sources: Ints) -> tuple[RowNumbers, RowNumbers]:
     return rows, np.arange(total) + np.repeat(starts - before, counts)
 
 
-def _for_work(size: int) -> Any | None:
-    if size < _LARGE:
-        return None
-    if _compiled is None:
+def _for_work(sources: Ints) -> Any | None:
+    """The compiled kernels, if they are loaded; the first large work begins to load them."""
+    if _compiled is None and len(sources) >= _LARGE:
         _start_loading()
-    return _compiled
+    return _compiled if sources.dtype == np.int32 else None
 
 
 def _start_loading() -> None:
@@ -132,11 +187,4 @@ def _start_loading() -> None:
 
 def _load() -> None:
     global _compiled
-    module = importlib.import_module(_COMPILED)
-    two = np.array([0, 1, 1], np.int64)
-    one = np.array([1], np.int32)
-    zero = np.zeros(1, np.int32)
-    module.follow(two, one, zero, zero)
-    module.meet(two, one, zero, zero, one)
-    module.reach(two, one, zero, 1, 1)
-    _compiled = module
+    _compiled = importlib.import_module(_COMPILED)

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar, overload
 
 _T = TypeVar("_T")
+_NOT_MADE: Any = object()
 
 # The states of one table on one branch: the head, states of readers that are slightly behind, and
 # the base of derived states. A reader of an older state derives it or reads it again.
@@ -49,7 +50,11 @@ class Held:
 
 
 class counted(cached_property[_T]):
-    """A `cached_property` that tells the cache that its object has grown."""
+    """A `cached_property` that tells the cache that its object has grown.
+
+    Each object has a lock of its own, because a value may take seconds to make. The lock of a
+    `cached_property` of Python 3.11 is one for all objects of a class.
+    """
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
@@ -60,7 +65,12 @@ class counted(cached_property[_T]):
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Self | _T:
         if instance is None:
             return self
-        value: _T = super().__get__(instance, owner)
+        assert self.attrname is not None
+        made = instance.__dict__
+        with made.setdefault("_making", threading.RLock()):
+            value: _T = made.get(self.attrname, _NOT_MADE)
+            if value is _NOT_MADE:
+                value = made[self.attrname] = self.func(instance)
         instance.grown()
         return value
 
@@ -105,6 +115,10 @@ class MemoryCache:
         return len(self._entries)
 
     @property
+    def limit_bytes(self) -> int:
+        return self._limit
+
+    @property
     def used_bytes(self) -> int:
         return self._total + self._others()
 
@@ -115,6 +129,20 @@ class MemoryCache:
                 return None
             self._use(key, found)
             return found.held
+
+    def latest(self, lineage: Hashable) -> Any | None:
+        """The state of a lineage that was used last."""
+        with self._lock:
+            states = self._lineages.get(lineage)
+            return self._entries[next(reversed(states))].held if states else None
+
+    def forget(self) -> None:
+        """Drop everything in a forked child, where another thread may have held any lock."""
+        self._lock = threading.Lock()
+        self._entries.clear()
+        self._lineages.clear()
+        self._pieces.clear()
+        self._total = 0
 
     def keep(self, key: Hashable, made: Any, lineage: Hashable) -> Any:
         """Two threads may make the same state at once: the first one is kept and given to both.

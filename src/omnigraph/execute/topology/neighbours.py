@@ -43,6 +43,9 @@ class Neighbours(Protocol):
     def follow(self, sources: Ints) -> tuple[RowNumbers, Ints, Ints]:
         """Every entry of every source: (row in `sources`, node, edge), in row order."""
 
+    def targets(self, sources: Ints) -> Ints:
+        """The nodes of `follow` alone."""
+
     def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
         """Entries of each source that lead to the wanted node of its row: (row, edge)."""
 
@@ -90,6 +93,9 @@ class StoredNeighbours(Held):
             return kernels.follow_single(self.entry_of, self.nodes, self.edges, sources)
         return kernels.follow(self.offsets, self.nodes, self.edges, sources)
 
+    def targets(self, sources: Ints) -> Ints:
+        return kernels.targets(self.offsets, self.nodes, sources)
+
     def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
         if len(sources) > _FEW and self.entry_of is not None:
             rows, nodes, edges = self.follow(sources)
@@ -125,6 +131,19 @@ class StoredNeighbours(Held):
     def parts(self) -> Iterable[Held]:
         pairs: StoredNeighbours | None = self.__dict__.get("pairs")
         return () if pairs is None or pairs is self else (pairs,)
+
+
+def count_common(near: Neighbours, far: Neighbours, keys: Ints, others: Ints) -> Counts:
+    """For each pair of a key and another one, the number of nodes that are neighbours of both."""
+    if len(keys) > _FEW_SOURCES:
+        counts = kernels.count_common(
+            near.offsets, near.nodes, far.offsets, far.nodes, keys, others
+        )
+        if counts is not None:
+            return counts
+    rows, nodes, _ = near.follow(keys)
+    hits, _ = far.meet(others[rows], nodes)
+    return np.bincount(rows[hits], minlength=len(keys))
 
 
 def group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> StoredNeighbours:
@@ -194,6 +213,11 @@ class NeighbourLayer(Held, ABC):
         return self.whole.pairs if self.is_whole else LayerPairs(self)
 
     @property
+    def pair_counts(self) -> Counts:
+        """The number of neighbours of every node."""
+        return np.diff(self.whole.pairs.offsets)
+
+    @property
     @abstractmethod
     def largest(self) -> int: ...
 
@@ -213,6 +237,9 @@ class NeighbourLayer(Held, ABC):
         if self._prefers_whole(len(sources)):
             return self.whole.follow(sources)
         return self.follow_few(sources)
+
+    def targets(self, sources: Ints) -> Ints:
+        return self.follow(sources)[1]
 
     def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
         if self._prefers_whole(len(sources)):
@@ -249,6 +276,14 @@ class PatchedNeighbours(NeighbourLayer):
         counts = np.diff(self._old_starts)
         counts += np.bincount(self._changes.new_keys, minlength=len(counts))
         return _starts(counts)
+
+    @counted
+    def pair_counts(self) -> Counts:
+        """Only nodes whose entries changed are looked at again."""
+        counts = self._moved_counts(np.diff(self._base.pairs.offsets))
+        changed = self._changed_keys
+        counts[changed] = LayerPairs(self).few_degrees(changed)
+        return counts
 
     @property
     def largest(self) -> int:
@@ -288,22 +323,38 @@ class PatchedNeighbours(NeighbourLayer):
     def _gone(self) -> npt.NDArray[np.int64]:
         return _removed_entries(self._base, self._changes)
 
+    @property
+    def _changed_keys(self) -> Ints:
+        """Nodes that gained or lost entries."""
+        changes = self._changes
+        lost = np.searchsorted(self._base.offsets, self._gone, side="right") - 1
+        lost = lost[~changes.keys.is_deleted(lost)]
+        return np.union1d(changes.new_keys, changes.keys.forward(lost)).astype(np.int32)
+
     @cached_property
     def _old_starts(self) -> Offsets:
         """Offsets of the old entries that remain, by new key."""
-        keys, offsets = self._changes.keys, self._base.offsets
+        offsets = self._base.offsets
         if len(self._gone):
             offsets = offsets - np.searchsorted(self._gone, offsets, side="left")
-        if not keys.moves:
-            return offsets
-        counts = np.delete(np.diff(offsets), keys.deleted)
-        at = keys.inserted - np.arange(len(keys.inserted))
-        return _starts(np.insert(counts, at, 0))
+        return (
+            _starts(self._moved_counts(np.diff(offsets))) if self._changes.keys.moves else offsets
+        )
+
+    def _moved_counts(self, counts: Counts) -> Counts:
+        """A number for each old key as a number for each new key, 0 for those that came."""
+        keys = self._changes.keys
+        if len(keys.deleted):
+            counts = np.delete(counts, keys.deleted)
+        if len(keys.inserted):
+            counts = np.insert(counts, keys.inserted - np.arange(len(keys.inserted)), 0)
+        return counts
 
     @property
     def own_bytes(self) -> int:
         found = _LAYER_BYTES + self._changes.new_keys.nbytes * 3
-        made = (self.__dict__.get(name) for name in ("offsets", "_old_starts", "_gone"))
+        names = ("offsets", "pair_counts", "_old_starts", "_gone")
+        made = (self.__dict__.get(name) for name in names)
         return int(found + sum(array.nbytes for array in made if array is not None))
 
     @property
@@ -328,7 +379,7 @@ class LayerPairs:
 
     @property
     def offsets(self) -> Offsets:
-        return self._every.whole.pairs.offsets
+        return _starts(self._every.pair_counts)
 
     @property
     def nodes(self) -> Ints:
@@ -352,12 +403,20 @@ class LayerPairs:
         first[1:] = (np.diff(rows) != 0) | (np.diff(nodes) != 0)
         return rows[first], nodes[first], edges[first]
 
+    def targets(self, sources: Ints) -> Ints:
+        return self.follow(sources)[1]
+
     def meet(self, sources: Ints, wanted: Ints) -> tuple[RowNumbers, Ints]:
         rows, nodes, edges = self.follow(sources)
         hit = nodes == wanted[rows]
         return rows[hit], edges[hit]
 
     def degrees(self, sources: Ints) -> Counts:
+        if len(sources) > _FEW_SOURCES:
+            return self._every.pair_counts[sources]
+        return self.few_degrees(sources)
+
+    def few_degrees(self, sources: Ints) -> Counts:
         return np.bincount(self.follow(sources)[0], minlength=len(sources))
 
 

@@ -7,7 +7,7 @@ has the edges in scope whose two ends are in scope.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.execute.topology.adjacency import OUT, Adjacency, EdgeContents
+from omnigraph.execute.topology.builds import build_step
 from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.topology.kernels import Ints, RowNumbers
 from omnigraph.execute.topology.memory_cache import Held, counted
@@ -27,6 +28,8 @@ from omnigraph.values.text_match import TextCorpus, corpus_of
 
 Mask = npt.NDArray[np.bool_]
 
+# Reading a column, against reading and sorting ids.
+_COLUMN_SHARE = 0.5
 # The bytes of the objects of one direction, without arrays.
 _LAYER_BYTES = 500
 
@@ -90,6 +93,34 @@ class ScopedContent(TableContent):
         return self.base.is_built
 
     @property
+    def is_loaded(self) -> bool:
+        if not self.base.is_loaded:
+            return False
+        loaded = self.base.columns
+        return "kept" in self.__dict__ or all(
+            name == "id" or name in loaded for name in self.rule.columns
+        )
+
+    @property
+    def piece(self) -> Hashable:
+        return "content", self.name, self.rule.name
+
+    @property
+    def build_cost(self) -> float:
+        """The columns of the rule are read, if they are not in memory."""
+        loaded = self.base.columns
+        unread = [n for n in self.rule.columns if n != "id" and n not in loaded]
+        own = len(unread) * self.base.count * _COLUMN_SHARE
+        return own + (0.0 if self.base.is_loaded else self.base.build_cost)
+
+    def build(self) -> None:
+        self.base.build()
+        _ = self.kept
+
+    def want(self, name: str) -> None:
+        self.base.want(name)
+
+    @property
     def loaded_ids(self) -> pa.Array | None:
         return None if self.base.loaded_ids is None else self.ids
 
@@ -106,6 +137,22 @@ class ScopedContent(TableContent):
     def addresses_at(self, dataset: Dataset) -> Addresses:
         addresses: Addresses = self.base.addresses_at(dataset)[self.kept]
         return addresses
+
+    def has_column(self, name: str) -> bool:
+        return super().has_column(name) or self.base.has_column(name)
+
+    def few_ids(self, positions: Positions) -> pa.Array:
+        return self.base.few_ids(self._in_base(positions))
+
+    def few_values(self, name: str, positions: Positions) -> pa.Array | None:
+        if name in self.columns:
+            return None
+        return self.base.few_values(name, self._in_base(positions))
+
+    def _in_base(self, positions: Positions) -> Positions:
+        if not len(self.kept):
+            return np.full(len(positions), MISSING, np.int32)
+        return np.where(positions == MISSING, MISSING, self.kept[positions]).astype(np.int32)
 
     def load_column(self, name: str) -> pa.Array:
         return self.base.column(name).take(pa.array(self.kept))
@@ -149,8 +196,30 @@ class ScopedAdjacency(Adjacency):
     def is_ready(self) -> bool:
         return self.base.is_ready
 
-    def is_worth_building(self, sources: int) -> bool:
-        return self.base.is_worth_building(sources)
+    def can_follow(self, direction: str) -> bool:
+        in_memory = all(content.is_loaded for content in self._scoped)
+        return in_memory and self.base.can_follow(direction)
+
+    def piece(self, direction: str) -> Hashable:
+        rules = tuple(
+            content.rule.name if isinstance(content, ScopedContent) else None
+            for content in self.contents
+        )
+        return self.base.piece(direction), rules
+
+    def build_cost(self, direction: str) -> float:
+        own = sum(content.build_cost for content in self._scoped if not content.is_loaded)
+        return own + (0.0 if self.base.can_follow(direction) else self.base.build_cost(direction))
+
+    def build(self, direction: str) -> None:
+        self.base.build(direction)
+        for content in self._scoped:
+            build_step()
+            content.build()
+
+    @property
+    def _scoped(self) -> list[ScopedContent]:
+        return [content for content in self.contents if isinstance(content, ScopedContent)]
 
     def make(self, direction: str) -> Neighbours:
         edges, sources, targets = self.contents

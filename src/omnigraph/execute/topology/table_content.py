@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import SnapshotReclaimed, StorageFailure
+from omnigraph.execute.topology.builds import build_step
 from omnigraph.execute.topology.cache_files import ContentName, StorageOrder, StoredTopology
 from omnigraph.execute.topology.id_changes import (
     MISSING,
@@ -27,10 +29,16 @@ from omnigraph.execute.topology.id_changes import (
     Positions,
     patched_array,
 )
-from omnigraph.execute.topology.id_search import SortedIds, find_integers
+from omnigraph.execute.topology.id_search import IntegerTable, SortedIds, find_integers
 from omnigraph.execute.topology.memory_cache import Held, counted
+from omnigraph.execute.topology.plain_values import PlainColumn, plain_column
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_recent_rows, find_rows
-from omnigraph.lance_store.reads.scan import read_row_addresses, read_table
+from omnigraph.lance_store.reads.scan import (
+    bytes_per_row,
+    read_batches,
+    read_row_addresses,
+    read_table,
+)
 from omnigraph.lance_store.store import Dataset, DatasetVersion
 
 Addresses = npt.NDArray[np.uint64]
@@ -38,8 +46,46 @@ Addresses = npt.NDArray[np.uint64]
 # The bytes of a content without rows: its objects and its part of the open dataset, as measured.
 _EMPTY_BYTES = 3_000
 
+# The bytes of a row while its id is read, sorted and found, without its columns.
+_SORTED_ROW_BYTES = 64
+
+# Mapping a file of ids and checking it, against reading and sorting them.
+_MAPPED_SHARE = 0.1
+
+# The ends of so many edges are read at once.
+_BATCH_ROWS = 1 << 17
+
+# For more rows, or after more reads, a derived column is copied.
+_FEW = 2000
+_READS_BEFORE_COPY = 200
+
 # One binary search takes 2.5 us, hashing one id 0.09 us.
 _HASHED_PER_SEARCH = 28
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCodes:
+    """A text column as numbers: equal texts have equal codes. The last code is that of NULL."""
+
+    codes: npt.NDArray[np.int64]
+    """By position. One more entry at the end is NULL: the one at MISSING."""
+    count: int
+    firsts: npt.NDArray[np.int64]
+    """The first position of each code; that of NULL is -1 when the column has none."""
+
+    @property
+    def own_bytes(self) -> int:
+        return int(self.codes.nbytes + self.firsts.nbytes)
+
+
+def column_codes(column: pa.Array) -> ColumnCodes:
+    encoded = column.dictionary_encode()
+    null = len(encoded.dictionary)
+    codes = np.full(len(column) + 1, null, np.int64)
+    codes[:-1] = pc.fill_null(encoded.indices, null).to_numpy(zero_copy_only=False)
+    firsts = np.full(null + 1, -1, np.int64)
+    firsts[codes[-2::-1]] = np.arange(len(column))[::-1]
+    return ColumnCodes(codes, null + 1, firsts)
 
 
 class TableContent(Held, ABC):
@@ -49,11 +95,12 @@ class TableContent(Held, ABC):
         self.name = name
         self.at = at
         self.dataset = dataset
-        self.lock = threading.RLock()
-        self.spent = 0.0
-        """The cost of reads of single rows while the content was not loaded, in rows of a load."""
+        self.lock = self._making = threading.RLock()
         self.columns: dict[str, pa.Array] = {}
-        self._codes: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
+        self.wanted: set[str] = set()
+        """Columns that queries have read from storage. A build loads them, too."""
+        self._codes: dict[str, ColumnCodes] = {}
+        self._plain: dict[str, PlainColumn] = {}
 
     @property
     def unscoped(self) -> TableContent:
@@ -72,7 +119,45 @@ class TableContent(Held, ABC):
     @property
     @abstractmethod
     def is_built(self) -> bool:
-        """Whether positions can be found without reading the table."""
+        """Whether positions can be found without reading the table. Maps a file of the ids."""
+
+    @property
+    @abstractmethod
+    def is_loaded(self) -> bool:
+        """Whether positions can be found with what is in memory."""
+
+    @property
+    def piece(self) -> Hashable:
+        """Names what `build` makes."""
+        return "content", self.name
+
+    @property
+    def build_cost(self) -> float:
+        """The cost of `build` in rows that are read and sorted."""
+        return float(self.count)
+
+    @cached_property
+    def build_bytes(self) -> int:
+        """A guess at the memory that `build` takes at most."""
+        return self.unscoped.count * (_SORTED_ROW_BYTES + bytes_per_row(self.dataset))
+
+    def build(self) -> None:
+        """Load the ids, and the columns that queries have read from storage."""
+        _ = self.ids
+        for name in sorted(self.wanted):
+            build_step()
+            self.column(name)
+
+    def want(self, name: str) -> None:
+        """A query has read a column from storage."""
+        kind = self.dataset.schema.field(name).type
+        if not isinstance(kind, pa.ExtensionType) and not pa.types.is_fixed_size_list(kind):
+            self.wanted.add(name)
+
+    @property
+    def integers(self) -> IntegerTable | None:
+        """The ids as numbers; None when they are none, or when another content finds them."""
+        return None
 
     @abstractmethod
     def rank(self, wanted: str) -> tuple[int, bool]:
@@ -95,7 +180,7 @@ class TableContent(Held, ABC):
         content = StoredContent(self.name, at, dataset, stored, self.loaded_ids)
         content.columns = dict(self.columns)
         content._codes = dict(self._codes)  # noqa: SLF001 - of the same family
-        content.spent = self.spent
+        content.wanted = set(self.wanted)
         return content
 
     def column(self, name: str) -> pa.Array:
@@ -110,9 +195,25 @@ class TableContent(Held, ABC):
             self.grown()
         return found
 
+    def has_column(self, name: str) -> bool:
+        """Whether a column is in memory."""
+        return name == "id" or name in self.columns
+
+    def few_ids(self, positions: Positions) -> pa.Array:
+        """The ids at a few positions; NULL at MISSING."""
+        return self.ids.take(pa.array(positions, mask=positions == MISSING))
+
+    def few_values(self, name: str, positions: Positions) -> pa.Array | None:
+        """A column in memory at a few positions; None when the whole column is as good."""
+        return None
+
     def ends_among(self, name: str, nodes: TableContent) -> Positions:
         """For each edge, the position of the node that a column names."""
         return nodes.find(self.column(name))
+
+    def unordered_ends(self, name: str, nodes: TableContent) -> Positions:
+        """`ends_among` in any order of the edges, but the same for both ends."""
+        return self.ends_among(name, nodes)
 
     def rows_of(self, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """`id` and these columns of the rows with these ids, in any order."""
@@ -123,19 +224,26 @@ class TableContent(Held, ABC):
         # Readers keep the arrays that they have.
         self.columns = {}
         self._codes = {}
+        self._plain = {}
 
-    def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
-        """A text column as (codes by position, number of codes).
+    def plain_column(self, name: str) -> PlainColumn | None:
+        """A column in memory whose values are plain Python values; else None."""
+        found = self._plain.get(name)
+        if found is None:
+            column = self.column_in_memory(name)
+            found = None if column is None else plain_column(column)
+            if found is not None:
+                self._plain[name] = found
+        return found
 
-        Code 0 is NULL. One more entry at the end is NULL, too: the one at MISSING.
-        """
+    def column_in_memory(self, name: str) -> pa.Array | None:
+        return self.columns.get(name)
+
+    def codes(self, name: str) -> ColumnCodes:
+        """A text column as codes."""
         found = self._codes.get(name)
         if found is None:
-            encoded = self.column(name).dictionary_encode()
-            indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
-            codes = np.zeros(len(indices) + 1, np.int64)
-            codes[:-1] = indices + 1
-            found = self._codes[name] = (codes, len(encoded.dictionary) + 1)
+            found = self._codes[name] = column_codes(self.column(name))
             self.grown()
         return found
 
@@ -161,7 +269,7 @@ class TableContent(Held, ABC):
     @property
     def own_bytes(self) -> int:
         columns = sum(int(column.nbytes) for column in list(self.columns.values()))
-        codes = sum(int(codes.nbytes) for codes, _ in list(self._codes.values()))
+        codes = sum(found.own_bytes for found in list(self._codes.values()))
         return _EMPTY_BYTES + columns + codes
 
 
@@ -194,6 +302,14 @@ class StoredContent(TableContent):
         return self._ids is not None
 
     @property
+    def is_loaded(self) -> bool:
+        return self._ids is not None
+
+    @property
+    def build_cost(self) -> float:
+        return self.count * (_MAPPED_SHARE if self._stored.has_ids(self.name) else 1.0)
+
+    @property
     def ids(self) -> pa.Array:
         found = self._ids
         if found is None:
@@ -207,6 +323,9 @@ class StoredContent(TableContent):
             self.grown()
         return found
 
+    def column_in_memory(self, name: str) -> pa.Array | None:
+        return self._ids if name == "id" else self.columns.get(name)
+
     @property
     def loaded_ids(self) -> pa.Array | None:
         return self._ids
@@ -218,6 +337,10 @@ class StoredContent(TableContent):
     def _sorted(self) -> SortedIds:
         return SortedIds(self.ids)
 
+    @property
+    def integers(self) -> IntegerTable | None:
+        return IntegerTable.of(self.ids)
+
     def load_column(self, name: str) -> pa.Array:
         stored = one_chunk(read_table(self.dataset, [name]).column(name))
         order = self.order
@@ -227,9 +350,35 @@ class StoredContent(TableContent):
         """Reads the column without keeping it. Sorting positions is ten times faster than texts."""
         if name in self.columns:
             return super().ends_among(name, nodes)
-        found = nodes.find(one_chunk(read_table(self.dataset, [name]).column(name)))
+        found = self.unordered_ends(name, nodes)
         order = self.order
         return found if order is None else found[order.to_numpy()]
+
+    def unordered_ends(self, name: str, nodes: TableContent) -> Positions:
+        """In the order of storage, so the ids of the edges are not read."""
+        found = self._integer_ends(name, nodes)
+        if found is not None:
+            return found
+        build_step()
+        column = one_chunk(read_table(self.dataset, [name]).column(name))
+        build_step()
+        return nodes.find(column)
+
+    def _integer_ends(self, name: str, nodes: TableContent) -> Positions | None:
+        """A batch at a time, if the ids of the nodes are integers."""
+        table = nodes.integers if self.count > _FEW else None
+        if table is None:
+            return None
+        ends = np.empty(self.count, np.int32)
+        at = 0
+        for batch in read_batches(self.dataset, [name], batch_rows=_BATCH_ROWS):
+            build_step()
+            part = table.find(batch.column(name))
+            if part is None:
+                return None
+            ends[at : at + len(part)] = part
+            at += len(part)
+        return ends
 
     def addresses_at(self, dataset: Dataset) -> Addresses:
         addresses = read_row_addresses(dataset)
@@ -268,11 +417,14 @@ class StoredContent(TableContent):
         self.__dict__.pop("_sorted", None)
 
     def _sort(self) -> pa.Array:
+        build_step()
         rows = one_chunk(read_table(self.dataset, ["id"]).column("id"))
         order: pa.Array | None = None
+        build_step()
         if not is_ascending(rows):
             # Storage rows fit into 32 bits, as positions do.
             order = pc.sort_indices(rows).cast(pa.int32())
+        build_step()
         ids = rows if order is None else rows.take(order)
         self._order = StorageOrder(order)
         self._stored.keep_ids(self.name, ids)
@@ -281,6 +433,7 @@ class StoredContent(TableContent):
 
     def _find_order(self) -> StorageOrder:
         """For mapped ids: map the order of this version, too, or find each row by its id."""
+        build_step()
         known = self._stored.order(self.name, self.at, self.count)
         if known is not None:
             return known
@@ -312,6 +465,7 @@ class PatchedContent(TableContent):
         self.patch = patch
         self._inserted: list[str] = patch.inserted_ids.to_pylist()
         self._changed: dict[str, pa.Array] = {}
+        self._few_reads = 0
 
     @property
     def count(self) -> int:
@@ -320,6 +474,14 @@ class PatchedContent(TableContent):
     @property
     def is_built(self) -> bool:
         return True
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.base.is_loaded
+
+    @property
+    def build_cost(self) -> float:
+        return self.base.build_cost
 
     @counted
     def ids(self) -> pa.Array:
@@ -342,6 +504,59 @@ class PatchedContent(TableContent):
             there = went == len(patch.deleted) or patch.deleted[went] != before
         there = there or (came < len(self._inserted) and self._inserted[came] == wanted)
         return before - went + came, there
+
+    def has_column(self, name: str) -> bool:
+        return super().has_column(name) or self.base.has_column(name)
+
+    def few_ids(self, positions: Positions) -> pa.Array:
+        if "ids" in self.__dict__ or not self.patch.moves:
+            return super().few_ids(positions)
+        return self._patched(self.base.ids, self._changed_ids, positions)
+
+    def few_values(self, name: str, positions: Positions) -> pa.Array | None:
+        """Without a copy of the column, which costs as much as a few hundred such reads."""
+        if name in self.columns or name not in self.base.columns or len(positions) > _FEW:
+            return None
+        self._few_reads += 1
+        if self._few_reads > _READS_BEFORE_COPY:
+            return None
+        old = self.base.columns.get(name)
+        if old is None:
+            return None
+        self._changed_values(name)
+        return self._patched(old, self._changed[name], positions)
+
+    def _patched(self, old: pa.Array, changed: pa.Array, positions: Positions) -> pa.Array:
+        at = np.searchsorted(self._changed_positions, positions)
+        at = np.minimum(at, max(0, len(self._changed_positions) - 1))
+        if len(self._changed_positions):
+            is_changed = self._changed_positions[at] == positions
+        else:
+            is_changed = np.zeros(len(positions), bool)
+        before = self.patch.back(positions)
+        unchanged = old.take(pa.array(before, mask=is_changed | (positions == MISSING)))
+        if not is_changed.any():
+            return unchanged
+        rows = self._changed_rows[at[is_changed]]
+        both = pa.concat_arrays([unchanged, changed.take(pa.array(rows))])
+        place = np.arange(len(positions))
+        place[is_changed] = len(positions) + np.arange(len(rows))
+        return both.take(pa.array(place))
+
+    @cached_property
+    def _changed_order(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(positions of the changed rows, ascending; the place of each in `_changed_ids`)."""
+        places = np.concatenate([self.patch.inserted, self.patch.forward(self.patch.updated)])
+        order = np.argsort(places, kind="stable")
+        return places[order].astype(np.int64), order
+
+    @property
+    def _changed_positions(self) -> npt.NDArray[np.int64]:
+        return self._changed_order[0]
+
+    @property
+    def _changed_rows(self) -> npt.NDArray[np.int64]:
+        return self._changed_order[1]
 
     def find_many(self, ids: pa.Array) -> Positions:
         old = self.base.find_many(ids)

@@ -20,6 +20,7 @@ from omnigraph.execute.topology.adjacency import (
     StoredAdjacency,
     patched_adjacency,
 )
+from omnigraph.execute.topology.builds import Builds
 from omnigraph.execute.topology.cache_files import ContentName, StoredTopology
 from omnigraph.execute.topology.id_changes import IdChanges, position_patch
 from omnigraph.execute.topology.memory_cache import MemoryCache
@@ -96,12 +97,14 @@ class Topology:
         stored: StoredTopology,
         lineage: ContentLineage,
         limits: DeriveLimits,
+        builds: Builds,
     ) -> None:
         self._store = store
         self._memory = memory
         self._stored = stored
         self._lineage = lineage
         self._limits = limits
+        self._builds = builds
         self._met: BoundedCache[str, bool] = BoundedCache(_MOST_TABLES)
         """Tables of which this process has had a state."""
 
@@ -176,7 +179,14 @@ class Topology:
                     if derived is not None:
                         return derived
                     break
-        return StoredContent(name, pin.at, dataset, self._stored)
+        fresh = StoredContent(name, pin.at, dataset, self._stored)
+        if pin.row_count < self._limits.smallest_table:
+            return fresh
+        last: TableContent | None = self._memory.latest(_lineage(pin))
+        if last is not None and last.is_loaded:
+            fresh.wanted = {*last.columns, *last.wanted} & {*dataset.schema.names}
+            self._builds.hurry(fresh.piece)
+        return fresh
 
     def _may_derive(self, pin: TablePin) -> bool:
         """Whether an older state can be in memory or in files, and is worth a search."""
@@ -224,6 +234,9 @@ class Topology:
                     break
                 settle = sum(c.size for c in changes) > self._limits.settle_ids
                 return derived.settled(self._stored) if settle else derived
+        last: Adjacency | None = self._memory.latest(_edge_lineage(pins))
+        for direction in () if last is None else last.made:
+            self._builds.hurry(fresh.piece(direction))
         return fresh
 
     def _contents(self, pins: EdgePins) -> EdgeContents:

@@ -8,7 +8,9 @@ drops edges and nodes before rows are made of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,34 +21,44 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import ResourceLimit
 from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.execute.evaluation.storage_reads import columns_with_rule, rows_by_id, uncovered
+from omnigraph.execute.evaluation.storage_reads import columns_with_rule, rows_by_id, scan_cost
 from omnigraph.execute.limits import QueryLimits
 from omnigraph.execute.topology import kernels
-from omnigraph.execute.topology.adjacency import Adjacency
+from omnigraph.execute.topology.adjacency import INTO, OUT, Adjacency
+from omnigraph.execute.topology.builds import Builds
 from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.topology.kernels import RowNumbers
-from omnigraph.execute.topology.neighbours import Neighbours, group
+from omnigraph.execute.topology.neighbours import Neighbours, count_common, group
 from omnigraph.execute.views.entity_view import EntityView, PartialView, TableView, UnionView
 from omnigraph.execute.views.frame import Binding, Frame, join_frames, settled
 from omnigraph.execute.views.snapshot_views import SnapshotViews
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Direction, EdgeStep, Expand, ExpandMode
 from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.plan.analysis import is_between_its_ends
 from omnigraph.plan.physical import Follow
+from omnigraph.values.conditions import LONGEST_LIST
 from omnigraph.values.identifiers import edge_table, node_table
 
 # So many rows are followed without counting first how many rows they make.
 _FEW_ROWS = 1000
 # So many new rows are made at once. More are made in parts, and the limits are checked in between.
 _AT_ONCE = 32_000_000
+# So many pairs of nodes are compared between two checks of the limits.
+_PAIRS_AT_ONCE = 65_536
+_WORTH_THREADS = 4
+_THREADS = 2
 # The largest sum of weights: 64 bits, less the possible error of a float.
 _MOST_ROWS = 2**62
-# More sources, or nodes with more edges, use the adjacency. 64 sources take 29 ms by index, a build
-# of a million edges takes 270 ms (`python -m bench crossovers`).
-_FEW_SOURCES = 64
+# What a hop by index costs, counted in edges of a build. Measured by `python -m bench crossovers`
+# with 1M edges: a build takes 0.27 us an edge, a hop 3 ms and 0.4 ms a source.
+_HOP = 11_000
+_PER_SOURCE = 1_500
+# What a lookup scans is counted in rows of a load, which take half the time of an edge of a build.
+_PER_ROW = 0.5
+# More sources, or nodes with more edges, use the adjacency.
+_FEW_SOURCES = LONGEST_LIST
 _MANY_EDGES = 2_000
-# Each hop by index scans the edges that the index does not have.
-_MOST_UNCOVERED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,10 @@ class Hop:
     """For the second half of an undirected hop, because the first half has the self-loops."""
 
     @property
+    def direction(self) -> str:
+        return OUT if self.outward else INTO
+
+    @property
     def neighbours(self) -> Neighbours:
         """Looked up in each run, because the cache may drop the arrays between two runs."""
         near = self.adjacency.out if self.outward else self.adjacency.into
@@ -79,6 +95,8 @@ class Route:
     ways: tuple[Hop, ...]
     target_view: EntityView
     edge_view: EntityView | None
+    kept: frozenset[int] | None = None
+    """The variables that the new rows need; None means all."""
 
 
 def route_of(op: Expand, views: SnapshotViews) -> Route:
@@ -198,6 +216,9 @@ def _expand_in_parts(
 def _expand(route: Route, frame: Frame, entry_filter: EntryFilter | None) -> Frame:
     op, target_view, edge_view = route.op, route.target_view, route.edge_view
     source = frame.bindings[op.source.id]
+    kept = frame if route.kept is None else frame.only(route.kept)
+    if edge_view is None and len(route.ways) == 1 and not op.target_bound and kept.is_empty:
+        return _only_targets(route, frame, entry_filter)
     if op.target_bound:
         wanted = frame.bindings[op.target.id]
         met = [_meet(hop, source, wanted) for hop in route.ways]
@@ -220,7 +241,26 @@ def _expand(route: Route, frame: Frame, entry_filter: EntryFilter | None) -> Fra
         rows, nodes = rows[order], nodes[order]
         edges = None if edges is None else edges[order]
     edge = None if edges is None or edge_view is None else Binding(edge_view, edges)
-    return with_ends(op, frame, rows, Binding(target_view, nodes), edge)
+    result = with_ends(op, kept, rows, Binding(target_view, nodes), edge)
+    return result if route.kept is None else result.only(route.kept)
+
+
+def _only_targets(route: Route, frame: Frame, entry_filter: EntryFilter | None) -> Frame:
+    """Rows of which only the target is needed: neither their source nor their edge is looked up."""
+    view, (hop,), target = route.target_view, route.ways, route.op.target.id
+    source = frame.bindings[route.op.source.id]
+    _, positions = local_positions(source, hop.source_type)
+    if hop.target_type not in view.types:
+        positions = positions[:0]
+    near = hop.neighbours
+    every = positions is source.view.all_positions
+    nodes = lift(view, hop.target_type, near.nodes if every else near.targets(positions))
+    if entry_filter is not None:
+        nodes = nodes[entry_filter(view, nodes, None, None)]
+    ascends = frame.sorted_by and view.ranks is None
+    sorted_by = (*frame.sorted_by, target) if ascends else ()
+    found = Frame(len(nodes), {target: Binding(view, nodes)}, sorted_by=sorted_by)
+    return found if route.kept is None else found.only(route.kept)
 
 
 def with_ends(
@@ -250,7 +290,42 @@ def _joined(parts: list[Any]) -> Any:
 
 def weigh_edges(route: Route, frame: Frame) -> Frame:
     """Each row once, weighted by the number of its edges, which may be zero."""
-    counts = count_edges(route, frame)
+    return _weighed(frame, count_edges(route, frame))
+
+
+def weigh_between(first: Route, second: Route, frame: Frame, limits: QueryLimits) -> Frame:
+    """Each row once, weighted by the number of nodes between two of its nodes."""
+    start, end = first.op.source.id, second.op.target.id
+    frame = settled(frame, start, end)
+    (there,), (onward,) = first.ways, second.ways
+    back = replace(onward, outward=not onward.outward)
+    ends = frame.bindings[start], frame.bindings[end]
+    rows, sources, targets = _both_ends(*ends, there.source_type, onward.target_type)
+    found = np.zeros(len(sources), np.int64)
+    near, far = there.neighbours, back.neighbours
+
+    def count(part: slice) -> None:
+        limits.check()
+        found[part] = count_common(near, far, sources[part], targets[part])
+
+    starts = range(0, len(sources), _PAIRS_AT_ONCE)
+    first_part, *others = [slice(low, low + _PAIRS_AT_ONCE) for low in starts] or [slice(0, 0)]
+    count(first_part)  # in this thread alone, because it may make arrays
+    if len(others) < _WORTH_THREADS:
+        for part in others:
+            count(part)
+    else:
+        # The compiled loop releases the interpreter lock.
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(count, others))
+    if rows is None:
+        return _weighed(frame, found)
+    counts = np.zeros(frame.length, np.int64)
+    counts[rows] = found
+    return _weighed(frame, counts)
+
+
+def _weighed(frame: Frame, counts: Weights) -> Frame:
     if frame.weights is not None:
         _check_weights(frame.weights, counts)
         counts = frame.weights * counts
@@ -278,16 +353,25 @@ def count_edges(route: Route, frame: Frame) -> Weights:
     counts = np.zeros(frame.length, np.int64)
     for hop in route.ways:
         rows, positions = local_positions(source, hop.source_type)
-        near = hop.neighbours
-        every_node = positions is source.view.all_positions
-        degrees = np.diff(near.offsets) if every_node else near.degrees(positions)
+        if positions is source.view.all_positions:
+            degrees = hop.adjacency.degrees(hop.direction, per_edge=hop.per_edge)
+            _build_beside(route.views.builds, hop.adjacency, hop.direction)
+        else:
+            degrees = hop.neighbours.degrees(positions)
         if hop.skip_loops:
-            degrees = degrees - _loops(near)[positions]
+            degrees = degrees - _loops(hop.neighbours)[positions]
         if rows is None:
             counts += degrees
         else:
             counts[rows] += degrees
     return counts
+
+
+def _build_beside(builds: Builds, adjacency: Adjacency, direction: str) -> None:
+    """A count does without the adjacency. The state after the next commit is derived from it."""
+    if not adjacency.can_follow(direction):
+        make = partial(adjacency.build, direction)
+        builds.start_new(adjacency.piece(direction), adjacency.build_bytes, make)
 
 
 def _first_of_runs(rows: RowNumbers, nodes: Positions) -> npt.NDArray[np.bool_]:
@@ -314,22 +398,29 @@ def _follow(hop: Hop, source: Binding, target_view: EntityView) -> HopMatches:
 
 def _meet(hop: Hop, source: Binding, wanted: Binding) -> HopMatches:
     """Edges to the node that is bound in the row."""
-    from_rows, sources = local_positions(source, hop.source_type)
-    to_rows, targets = local_positions(wanted, hop.target_type)
-    rows: RowNumbers | None = None
-    if from_rows is not None or to_rows is not None:
-        everything = np.arange(len(source.positions))
-        rows, first, second = np.intersect1d(
-            everything if from_rows is None else from_rows,
-            everything if to_rows is None else to_rows,
-            assume_unique=True,
-            return_indices=True,
-        )
-        sources, targets = sources[first], targets[second]
+    rows, sources, targets = _both_ends(source, wanted, hop.source_type, hop.target_type)
     taken, edges = hop.neighbours.meet(sources, targets)
     at = taken if rows is None else rows[taken]
     found = HopMatches(at, wanted.positions[at], edges, hop)
     return _only(found, sources[taken] != targets[taken]) if hop.skip_loops else found
+
+
+def _both_ends(
+    source: Binding, target: Binding, source_type: str, target_type: str
+) -> tuple[RowNumbers | None, Positions, Positions]:
+    """(rows in which both ends have these types, or None for all rows; their positions)."""
+    from_rows, sources = local_positions(source, source_type)
+    to_rows, targets = local_positions(target, target_type)
+    if from_rows is None and to_rows is None:
+        return None, sources, targets
+    everything = np.arange(len(source.positions))
+    rows, first, second = np.intersect1d(
+        everything if from_rows is None else from_rows,
+        everything if to_rows is None else to_rows,
+        assume_unique=True,
+        return_indices=True,
+    )
+    return rows, sources[first], targets[second]
 
 
 def _only(found: HopMatches, mask: npt.NDArray[np.bool_]) -> HopMatches:
@@ -388,19 +479,20 @@ class IndexedHop:
     near: str
     far: str
 
+    @property
+    def direction(self) -> str:
+        return OUT if self.near == "src" else INTO
+
 
 def indexed_hop(op: Expand, views: SnapshotViews) -> IndexedHop | None:
     """None when only the adjacency can follow it."""
     if op.target_bound or len(op.steps) != 1 or op.steps[0].direction is Direction.BOTH:
         return None
-    step = op.steps[0]
-    edge = views.catalog.edge_types[step.edge]
-    outward = step.direction is Direction.OUT
-    start, end = (edge.source, edge.target) if outward else (edge.target, edge.source)
-    if op.source.types != (start,) or op.target.types != (end,):
+    if not is_between_its_ends(op, views.catalog):
         return None
-    near, far = ("src", "dst") if outward else ("dst", "src")
-    edges, targets = views.table(edge_table(edge.name)), views.table(node_table(end))
+    step = op.steps[0]
+    near, far = ("src", "dst") if step.direction is Direction.OUT else ("dst", "src")
+    edges, targets = views.table(edge_table(step.edge)), views.table(node_table(op.target.types[0]))
     return IndexedHop(op, views.adjacency(step.edge), edges, targets, near, far)
 
 
@@ -409,9 +501,7 @@ def follow_by_index(
 ) -> Frame | None:
     """The rows of a few nodes of tables that are not loaded; None when the adjacency is better."""
     op, edges, near = hop.op, hop.edges, hop.near
-    if frame.length > _FEW_SOURCES or hop.adjacency.is_worth_building(frame.length):
-        return None
-    if uncovered(edges, near) > _MOST_UNCOVERED:
+    if hop.adjacency.can_follow(hop.direction) or not _reads_edges(hop, frame.length):
         return None
     source = frame.bindings[op.source.id]
     bound = np.flatnonzero(source.positions != MISSING)
@@ -423,8 +513,23 @@ def follow_by_index(
     some = PartialView(edges, found)
     ends = _EdgeEnds(bound, names, some.column(near), some.column(hop.far))
     targets = hop.targets
-    met = None if targets.is_built else rows_by_id(targets, ends.far.to_pylist())
+    met = None if targets.content.is_loaded else rows_by_id(targets, ends.far.to_pylist())
     return _with_found_ends(op, frame, ends, targets if met is None else met, some, entry_filter)
+
+
+def _reads_edges(hop: IndexedHop, sources: int) -> bool:
+    """Whether the edges of so many nodes are read from storage."""
+    adjacency = hop.adjacency
+    if sources > _FEW_SOURCES:
+        return False
+    scanned = scan_cost(hop.edges, hop.near) * _PER_ROW
+    return hop.edges.builds.reads_storage(
+        adjacency.piece(hop.direction),
+        _HOP + sources * _PER_SOURCE + scanned,
+        adjacency.build_cost(hop.direction),
+        adjacency.build_bytes,
+        partial(adjacency.build, hop.direction),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.execute.topology.builds import Builds
 from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.scoped_states import RowRule, ScopedContent
-from omnigraph.execute.topology.table_content import Addresses, TableContent, one_chunk
+from omnigraph.execute.topology.table_content import Addresses, ColumnCodes, TableContent, one_chunk
+from omnigraph.lance_store.reads.indexes import Uncovered
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.store import Dataset
@@ -78,16 +80,18 @@ class TableView(Held):
         dataset: Dataset,
         content: TableContent,
         vectors: VectorColumns,
+        builds: Builds,
         hidden: frozenset[str] = frozenset(),
     ) -> None:
         self.dataset = dataset
         self.content = content
         self.vectors = vectors
+        self.builds = builds
         self.hidden = hidden
         self.types = (type_name,)
         self.ranks = None
-        self.uncovered: dict[str, int] = {}
-        """Column -> number of rows that its index does not have."""
+        self.uncovered: dict[str, Uncovered] = {}
+        """Column -> what its index does not have."""
 
     @property
     def is_built(self) -> bool:
@@ -147,8 +151,8 @@ class TableView(Held):
         """The row address of each position: search uses addresses."""
         return self.content.addresses_at(self.dataset)
 
-    def codes(self, name: str) -> tuple[npt.NDArray[np.int64], int]:
-        """A text column as codes (`TableContent.codes`)."""
+    def codes(self, name: str) -> ColumnCodes:
+        """A text column as codes."""
         return self.content.codes(name)
 
     def find(self, ids: pa.Array) -> Positions:
@@ -214,6 +218,7 @@ class PartialContent(TableContent):
 
     def __init__(self, whole: TableContent, dataset: Dataset, rows: pa.Table) -> None:
         super().__init__(whole.name, whole.at, dataset)
+        self._whole = whole
         self._rows = rows.sort_by("id")
         self._names: list[str] = self._rows.column("id").to_pylist()
 
@@ -230,6 +235,10 @@ class PartialContent(TableContent):
         return True
 
     @property
+    def is_loaded(self) -> bool:
+        return True
+
+    @property
     def loaded_ids(self) -> pa.Array:
         return self.ids
 
@@ -238,6 +247,8 @@ class PartialContent(TableContent):
         return at, at < len(self._names) and self._names[at] == wanted
 
     def load_column(self, name: str) -> pa.Array:
+        if name != ROW_ADDRESS:
+            self._whole.want(name)
         if name in self._rows.column_names:
             return one_chunk(self._rows.column(name))
         found = find_rows(self.dataset, self.ids, [] if name == ROW_ADDRESS else [name])
@@ -259,7 +270,9 @@ class PartialView(TableView):
 
     def __init__(self, whole: TableView, rows: pa.Table) -> None:
         content = PartialContent(whole.content, whole.dataset, _in_scope(whole, rows))
-        super().__init__(whole.types[0], whole.dataset, content, whole.vectors, whole.hidden)
+        super().__init__(
+            whole.types[0], whole.dataset, content, whole.vectors, whole.builds, whole.hidden
+        )
         self.whole = whole
         self.width = rows.num_columns
 

@@ -94,6 +94,11 @@ class Frame:
         """Whether the frame has only bindings."""
         return not (self.paths or self.scores or self.columns or self.origin is not None)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the rows have nothing but their number."""
+        return self.is_bare and not self.bindings and self.weights is None
+
     def only(self, variables: frozenset[int]) -> Frame:
         """Drop the bindings of all other variables."""
         if all(v in variables for v in self.bindings):

@@ -7,10 +7,12 @@ one version, because it knows where the rows are on disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.execute.topology.adjacency import Adjacency
+from omnigraph.execute.topology.builds import Builds
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
 from omnigraph.execute.topology.memory_cache import MemoryCache
 from omnigraph.execute.topology.scoped_states import RowRule
@@ -45,12 +47,19 @@ class ViewCache:
         limit_bytes: int,
         stored: StoredTopology = NO_FILES,
         limits: DeriveLimits | None = None,
+        builds: Builds | None = None,
     ) -> None:
         self.store = reader.store
+        self.builds = builds or Builds()
         self.vectors = VectorColumns(limit_bytes // _VECTOR_SHARE)
         self.memory = MemoryCache(limit_bytes, lambda: self.vectors.used_bytes)
         self.topology = Topology(
-            reader.store, self.memory, stored, ContentLineage(reader), limits or DeriveLimits()
+            reader.store,
+            self.memory,
+            stored,
+            ContentLineage(reader),
+            limits or DeriveLimits(),
+            self.builds,
         )
 
     def table(
@@ -63,7 +72,7 @@ class ViewCache:
         if found is None or found.content.name.epoch != pin.content_epoch:
             content = self.topology.scoped_content(pin, rule)
             dataset = self.store.open(pin.at)
-            view = TableView(pin.key.type_name, dataset, content, self.vectors, hidden)
+            view = TableView(pin.key.type_name, dataset, content, self.vectors, self.builds, hidden)
             found = self.memory.keep(name, view, ("view", pin.location, pin.branch, *scope))
         return found
 
@@ -82,6 +91,8 @@ class SnapshotViews:
         self._cache = cache
         self._rules = rules
         self.catalog: Catalog = snapshot.catalog
+        self.branch = snapshot.graph_branch
+        self.builds = cache.builds
         self._known: dict[Any, Any] = {}
 
     def table(self, key: TableKey) -> TableView:
@@ -104,6 +115,21 @@ class SnapshotViews:
             views = [self.table(table(type_name)) for type_name in variable.types]
             found = self._known[name] = views[0] if len(views) == 1 else UnionView(views)
         return found
+
+    def warm_like(self, older: SnapshotViews) -> None:
+        """Make what queries of an older state of the branch used: derived now, or built beside."""
+        builds = self._cache.builds
+        for name, used in list(older._known.items()):
+            if isinstance(name, TableKey) and name in self._snapshot.tables:
+                content = self.table(name).content
+                if used.content.is_loaded and not content.is_loaded:
+                    builds.start_new(content.piece, content.build_bytes, content.build)
+            elif name[0] == "adjacency" and name[1] in self.catalog.edge_types:
+                near = self.adjacency(name[1])
+                for way in used.made:
+                    if not near.can_follow(way):
+                        make = partial(near.build, way)
+                        builds.start_new(near.piece(way), near.build_bytes, make)
 
     def adjacency(self, edge_name: str) -> Adjacency:
         found: Adjacency | None = self._known.get(("adjacency", edge_name))

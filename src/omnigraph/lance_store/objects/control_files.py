@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import fcntl
+import mmap
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -112,6 +113,7 @@ def prove_put_if_absent(files: ControlFiles, clock: Clock) -> None:
 _UNFINISHED = ".unfinished-put"
 _LOCK_ATTEMPTS = 1000
 _LOCK_PAUSE = 0.01
+_PIECE_BYTES = 8 * 1024 * 1024
 
 # Lance expects these folders to stay once they exist; other folders go when they are empty.
 _LASTING = frozenset({"data", "_deletions", "_indices", "_transactions", "_versions", "_refs"})
@@ -127,6 +129,10 @@ class LocalFiles:
     def __init__(self, root: Path, *, sync: bool = False) -> None:
         self._root = root
         self._sync = sync
+
+    def _path(self, key: str) -> str:
+        # Every commit touches some control files, and joining a `Path` takes longer than the call.
+        return f"{self._root}/{key}"
 
     def put(self, key: str, data: bytes | memoryview) -> bool:
         with storage_errors(f"writing {key}"):
@@ -144,7 +150,7 @@ class LocalFiles:
 
     def holder_is_dead(self, key: str) -> bool:
         try:
-            fd = os.open(self._root / key, os.O_RDONLY)
+            fd = os.open(self._path(key), os.O_RDONLY)
         except OSError:
             return False
         try:
@@ -167,14 +173,14 @@ class LocalFiles:
     def list(self, prefix: str) -> list[str]:
         with storage_errors(f"listing {prefix}"):
             try:
-                names = [entry.name for entry in os.scandir(self._root / prefix)]
+                names = [entry.name for entry in os.scandir(self._path(prefix))]
             except FileNotFoundError:
                 return []
             return sorted(name for name in names if not name.endswith(_UNFINISHED))
 
     def delete(self, key: str) -> None:
         with storage_errors(f"deleting {key}"), suppress(FileNotFoundError):
-            (self._root / key).unlink()
+            os.unlink(self._path(key))  # noqa: PTH108
 
     def delete_exactly(self, key: str, data: bytes) -> None:
         """Locks the file first, so that of two removers the later one looks at the name again.
@@ -272,12 +278,13 @@ class LocalFiles:
 
     def _create(self, key: str, data: bytes | memoryview, *, lock: bool) -> int | None:
         """An open descriptor of the new file, or None when the name is taken."""
-        target = self._root / key
+        target = self._path(key)
+        folder = target.rpartition("/")[0]
         try:
-            fd, source = _nameless_file(target.parent)
+            fd, source = _nameless_file(folder)
         except FileNotFoundError:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            fd, source = _nameless_file(target.parent)
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            fd, source = _nameless_file(folder)
         try:
             _write_all(fd, data)
             if self._sync:
@@ -288,7 +295,7 @@ class LocalFiles:
             # which links the /proc entry itself.
             os.link(source, target, src_dir_fd=fd, follow_symlinks=True)
             if self._sync:
-                _sync_directory(target.parent)
+                _sync_directory(folder)
         except BaseException as error:
             os.close(fd)
             if isinstance(error, FileExistsError):
@@ -318,7 +325,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _nameless_file(directory: Path) -> tuple[int, str]:
+def _nameless_file(directory: str) -> tuple[int, str]:
     """A descriptor and a path to link from.
 
     The file vanishes with its descriptor until it is linked. File systems without such files get
@@ -335,13 +342,20 @@ def _nameless_file(directory: Path) -> tuple[int, str]:
 
 
 def _write_all(fd: int, data: bytes | memoryview) -> None:
-    # On a nearly full disk `write` may write a part of the bytes; only its result says so.
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
+    """Write in pieces. Those of a mapped file leave memory, so that a long list needs little."""
+    view = memoryview(data)
+    mapped = view.obj if isinstance(view.obj, mmap.mmap) else None
+    for start in range(0, len(view), _PIECE_BYTES):
+        piece = view[start : start + _PIECE_BYTES]
+        size = len(piece)
+        # On a nearly full disk `write` may write a part of the bytes; only its result says so.
+        while piece:
+            piece = piece[os.write(fd, piece) :]
+        if mapped is not None:
+            mapped.madvise(mmap.MADV_DONTNEED, start, size)
 
 
-def _sync_directory(directory: Path) -> None:
+def _sync_directory(directory: Path | str) -> None:
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

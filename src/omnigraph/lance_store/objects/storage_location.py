@@ -30,6 +30,16 @@ class StorageLocation:
     def child(self, relative: str) -> str:
         return f"{self.uri}/{relative}"
 
+    def below(self, relative: str) -> StorageLocation:
+        """A place below this one, with the same credentials."""
+        return StorageLocation(
+            self.child(relative),
+            None if self.path is None else self.path / relative,
+            self.bucket,
+            f"{self.prefix}/{relative}".strip("/"),
+            self.options,
+        )
+
 
 def parse_location(uri: str | os.PathLike[str], environment: Mapping[str, str]) -> StorageLocation:
     """Parse a path, `file://` or `s3://` address."""

@@ -23,7 +23,9 @@ def lance_filter(conditions: Iterable[Condition]) -> str | None:
 
 def any_of(column: str, values: pa.Array) -> str:
     """The column has one of these values, all of which must `have_literals`."""
-    return _spelled(Condition(column, "in", tuple(values.to_pylist())))
+    listed = tuple(values.to_pylist())
+    # One value is looked up faster than a list of one.
+    return _spelled(Condition(column, "in" if len(listed) != 1 else "=", listed))
 
 
 def have_literals(values: pa.Array) -> bool:

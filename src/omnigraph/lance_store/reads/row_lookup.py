@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.lance_store.blobs import as_scanned, scan_options
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.reads.filters import any_of, have_literals, lance_filter
+from omnigraph.lance_store.reads.recent_fragments import fragments_to_search
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.conditions import LONGEST_LIST, Condition
 
@@ -49,7 +50,12 @@ def find_rows(
     }
     with snapshot_errors("looking up ids"):
         if len(ids) <= LONGEST_LIST:
-            return dataset.scanner(filter=any_of(key, ids), **options).to_table()
+            searched = fragments_to_search(dataset, {key: ids})
+            if searched == []:
+                return _empty(dataset, wanted)
+            return dataset.scanner(
+                filter=any_of(key, ids), fragments=searched, **options
+            ).to_table()
         probe = pc.unique(ids)
         scan = dataset.scanner(batch_size=_PROBE_BATCH, **options)
         parts = [
@@ -136,8 +142,12 @@ def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence
         ]
         return pa.concat_tables(parts)
     with snapshot_errors("looking up rows"):
+        searched = fragments_to_search(dataset, wanted)
+        if searched == []:
+            return _empty(dataset, ["id", *columns])
         scan = dataset.scanner(
             columns=["id", *columns],
+            fragments=searched,
             filter=" OR ".join(any_of(name, values) for name, values in wanted.items()),
             with_row_id=True,
             with_row_address=True,

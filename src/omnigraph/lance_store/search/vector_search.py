@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
+from omnigraph.lance_store.reads.indexes import find_index
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
-from omnigraph.lance_store.search.indexes import find_index
 from omnigraph.lance_store.search.text_search import Ranking, RowAddresses, best_first
 from omnigraph.lance_store.search.vector_columns import VectorBlock, VectorColumns, block_of
 from omnigraph.lance_store.store import Dataset

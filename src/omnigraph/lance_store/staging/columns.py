@@ -23,7 +23,7 @@ from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
-from omnigraph.lance_store.blobs import to_lance_schema
+from omnigraph.lance_store.blobs import to_lance_rows, to_lance_schema
 from omnigraph.lance_store.objects.protobuf import fields, length_delimited, number_field
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.staging.stage import StagedWrite
@@ -127,7 +127,9 @@ def write_columns(
     def renamed(batch: pa.RecordBatch) -> pa.RecordBatch:
         made = values(batch)
         arrays = [made.column(field.name).cast(field.type) for field in columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=staged)
+        rows = to_lance_rows(pa.Table.from_arrays(arrays, schema=staged))
+        made_columns = [column.combine_chunks() for column in rows.columns]
+        return pa.RecordBatch.from_arrays(made_columns, schema=rows.schema)
 
     with storage_errors(f"writing columns for {target.uri}"):
         fragment = target.open().get_fragment(fragment_id)

@@ -16,7 +16,7 @@ from lance import Index, LanceDataset, LanceOperation, Transaction
 
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.reads.filters import lance_filter
-from omnigraph.lance_store.search.indexes import (
+from omnigraph.lance_store.reads.indexes import (
     PresentIndex,
     find_index,
     index_name,

@@ -18,6 +18,7 @@ from lance.fragment import write_fragments
 
 from omnigraph.lance_store.blobs import to_lance_rows
 from omnigraph.lance_store.objects.storage_errors import storage_errors
+from omnigraph.lance_store.reads.recent_fragments import remember_written
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, addresses_by_fragment
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
@@ -54,6 +55,13 @@ class RowEdit:
     rewritten: pa.Table | None
     deleted: pa.Table | None
 
+    @property
+    def added(self) -> int:
+        """How many rows the dataset has more afterwards; negative when it has fewer."""
+        tables = (self.written, self.rewritten, self.deleted)
+        new, *gone = (0 if table is None else int(table.num_rows) for table in tables)
+        return new - sum(gone)
+
 
 def stage_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> StagedWrite:
     """Appends, rewrites and deletes of one dataset in one transaction."""
@@ -68,12 +76,6 @@ class WrittenEdit:
     gone: tuple[pa.ChunkedArray, ...]
     """Addresses of the rows that go."""
 
-    @property
-    def added(self) -> int:
-        """How many rows the dataset has more afterwards; negative when it has fewer."""
-        removed = sum(len(column) for column in self.gone)
-        return sum(int(fragment.physical_rows) for fragment in self.new) - removed
-
 
 def write_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> WrittenEdit:
     """Write the new rows of an edit. `at` is any version of the lineage with these columns."""
@@ -82,6 +84,7 @@ def write_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> WrittenEdit:
         rows, dataset = to_lance_rows(edit.written), store.open(at)
         with storage_errors(f"writing rows for {at.location}"):
             new = write_fragments(rows, dataset, mode="append", max_rows_per_file=ROWS_PER_FILE)
+        remember_written(new, edit.written)
     gone = [t.column(ROW_ADDRESS) for t in (edit.rewritten, edit.deleted) if t is not None]
     return WrittenEdit(tuple(new), tuple(gone))
 
@@ -126,6 +129,12 @@ def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedW
             to_lance_rows(rows), dataset, mode="overwrite", return_transaction=True
         )
     return StagedWrite(at, transaction, transaction.uuid, rows.num_rows)
+
+
+def stage_schema(store: Store, at: DatasetVersion, schema: pa.Schema) -> StagedWrite:
+    """Replace the schema with its metadata, and drop all rows; as strict as `stage_overwrite`."""
+    transaction = Transaction(at.version, LanceOperation.Overwrite(schema, []))
+    return StagedWrite(at, transaction, transaction.uuid, 0)
 
 
 def preview_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> DatasetVersion:

@@ -1,4 +1,7 @@
-"""`/blob`: the bytes of one blob, or a range of them, without holding the blob."""
+"""`/blob`: the bytes of one blob, or a range of them, without holding the blob.
+
+The server never fetches an external blob. It redirects readers to those that it may name.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from omnigraph.errors import ExternalBlobUnavailable
+from omnigraph.graph.external_blob import ExternalBlob
 from omnigraph.lance_store.reads.blob_reads import StoredBlob
 from omnigraph.policy import actions
 from omnigraph.server.byte_ranges import (
@@ -25,7 +30,7 @@ from omnigraph.values.identifiers import EntityKind
 
 _CHUNK = 4 * 1024 * 1024
 _MEDIA = b"application/octet-stream"
-_STATUSES = (206, 302, 304, 400, 401, 403, 404, 412, 416, 500)
+_STATUSES = (206, 302, 304, 400, 401, 403, 404, 412, 416, 424, 500)
 
 
 class BlobQuery(Struct):
@@ -42,6 +47,8 @@ class BlobQuery(Struct):
 def blob(call: Call) -> Any:
     """GET and HEAD `/blob`. A HEAD reads no byte of the blob."""
     stored = _find(call)
+    if isinstance(stored, ExternalBlob):
+        return _redirect(stored)
     headers = _identity(stored)
     given = call.header
     if_match = given(b"if-match")
@@ -55,6 +62,27 @@ def blob(call: Call) -> Any:
         told = [*headers, (b"content-type", _MEDIA), _length(stored.size)]
         return BodylessReply(200, told)
     return _body(call, stored, headers)
+
+
+def _redirect(blob: ExternalBlob) -> Any:
+    """To an external blob; refused unless its base holds for the clients of this server."""
+    try:
+        location = blob.location()
+    except ExternalBlobUnavailable as error:
+        # The address may name a file of the host of the writer, so readers do not learn it here.
+        raise ExternalBlobUnavailable(
+            "the blob is external, and its base is not one to which this server sends readers",
+            uri="",
+            reason=error.reason,
+        ) from None
+    return BodylessReply(
+        302,
+        [
+            (b"location", location.encode()),
+            (b"cache-control", b"no-store"),
+            (b"omnigraph-snapshot-id", blob.graph_commit_id.encode()),
+        ],
+    )
 
 
 def _body(call: Call, stored: StoredBlob, headers: Headers) -> Any:
@@ -94,7 +122,7 @@ def _chunks(stored: StoredBlob, place: ByteRange) -> Iterator[bytes]:
         yield stored.read(start, min(_CHUNK, place.end - start))
 
 
-def _find(call: Call) -> StoredBlob:
+def _find(call: Call) -> StoredBlob | ExternalBlob:
     asked: BlobQuery = call.query
     if asked.entity not in (EntityKind.NODE.value, EntityKind.EDGE.value):
         raise Refusal(400, f"entity is node or edge, not {asked.entity[:60]!r}")
@@ -129,7 +157,7 @@ BLOB_ROUTES = tuple(
         statuses=_STATUSES,
     )
     for method, summary in (
-        ("GET", "The bytes of a blob, or a range of them."),
+        ("GET", "The bytes of a blob, or a range of them; a redirect to an external blob."),
         ("HEAD", "The size and the tag of a blob."),
     )
 )

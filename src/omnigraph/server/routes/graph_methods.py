@@ -10,15 +10,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from omnigraph.catalog.model import Catalog
 from omnigraph.policy import actions
 from omnigraph.server.answers import OptimizeOutput, WriteOutput
 from omnigraph.server.calls import Call, noted
 from omnigraph.server.request_bodies import CommitQuery
 from omnigraph.server.route_entry import READ_STATUSES, SMALL_WRITE, WRITE_STATUSES, RouteEntry
 from omnigraph.values.identifiers import MAIN
-from omnigraph.values.json_values import parse_blob
-from omnigraph.values.scalars import BlobType
 from omnigraph.wire.records import record_to_json
 
 
@@ -128,11 +125,10 @@ class SchemaHistoryOutput(Struct):
 
 def apply(call: Call) -> dict[str, Any]:
     body: ApplyRequest = call.body
-    catalog = call.graph.snapshot(body.branch).catalog
     edits = {
         name: {
-            "insert": _with_blobs(catalog, name, edit.insert),
-            "upsert": _with_blobs(catalog, name, edit.upsert),
+            "insert": edit.insert,
+            "upsert": edit.upsert,
             "delete": edit.delete,
         }
         for name, edit in body.edits.items()
@@ -146,22 +142,6 @@ def apply(call: Call) -> dict[str, Any]:
     )
     noted(call, receipt.commit, repeated=receipt.repeated)
     return record_to_json(receipt)
-
-
-def _with_blobs(
-    catalog: Catalog, type_name: str, rows: list[dict[str, Any]] | None
-) -> list[dict[str, Any]] | None:
-    """The rows with bytes where JSON has `base64:…`, as in data files."""
-    blobs = {p.name for p in catalog.resolve(type_name).properties if isinstance(p.type, BlobType)}
-    if not blobs or rows is None:
-        return rows
-    return [
-        {
-            name: parse_blob(value) if name in blobs and isinstance(value, str) else value
-            for name, value in row.items()
-        }
-        for row in rows
-    ]
 
 
 def embed(call: Call) -> dict[str, Any]:

@@ -46,7 +46,9 @@ _LARGEST_BATCH = 256 * 1024 * 1024
 _BODY = "<body>"
 Body = BodyStream | KeptBody
 Opener = Callable[[Body], Any]
-"""A body -> a context manager that gives the data of a load."""
+"""A body -> a context manager that gives a `LoadInput`."""
+LoadInput = tuple[Any, dict[str, Any]]
+"""The data of a load, and the details of the commit that came with it."""
 INDEX = "sources.json"
 _LARGEST_INDEX = 4 * 1024 * 1024
 _COPY_BYTES = 1024 * 1024
@@ -116,9 +118,10 @@ async def load_files(call: Call) -> Any:
 
 
 @contextmanager
-def _unpacked(call: Call, body: Body) -> Iterator[list[Source]]:
-    with unpacked_archive(body.file, _scratch(call)) as sources:
-        yield [replace(source, digest=lambda: body.fingerprint) for source in sources]
+def _unpacked(call: Call, body: Body) -> Iterator[LoadInput]:
+    with unpacked_archive(body.file, _scratch(call)) as (sources, details):
+        known = [replace(source, digest=lambda: body.fingerprint) for source in sources]
+        yield known, details
 
 
 async def _load_body(call: Call, opened: Opener) -> Any:
@@ -140,8 +143,8 @@ async def _load_body(call: Call, opened: Opener) -> Any:
 
 
 def _load_opened(call: Call, body: Body, opened: Opener) -> Reply:
-    with opened(body) as data:
-        found = _load(call, call.query, data)
+    with opened(body) as (data, details):
+        found = _load(call, call.query, data, details)
     call.notes["bytes_in"] = body.received
     return found
 
@@ -167,22 +170,25 @@ def _scratch(call: Call) -> str | None:
 
 
 @contextmanager
-def _opened(call: Call, body: Body, media: str) -> Iterator[Any]:
+def _opened(call: Call, body: Body, media: str) -> Iterator[LoadInput]:
     if media == NDJSON:
-        yield Source(
+        lines = Source(
             "ndjson", _BODY, call.query.type, stream=body.file, digest=lambda: body.fingerprint
         )
+        yield lines, {}
     elif media == PARQUET:
         # The end of a Parquet file says where its columns are, so it is read from disk.
         path = body.spooled(_scratch(call))
         try:
             kept = KeptCopy(path, _BODY)
-            yield Source("parquet", _BODY, call.query.type, kept, digest=lambda: body.fingerprint)
+            rows = Source("parquet", _BODY, call.query.type, kept, digest=lambda: body.fingerprint)
+            yield rows, {}
         finally:
             path.unlink(missing_ok=True)
     else:
         table = arrow_batches(body.file)
-        yield Source("arrow", _BODY, call.query.type, table=table, digest=lambda: body.fingerprint)
+        rows = Source("arrow", _BODY, call.query.type, table=table, digest=lambda: body.fingerprint)
+        yield rows, {}
 
 
 class _BoundedReads:
@@ -280,14 +286,19 @@ def _allowed(call: Call, uri: str) -> str:
 # The load
 
 
-def _load(call: Call, asked: LoadQuery | LoadRequest, data: Any) -> Reply:
+def _load(
+    call: Call,
+    asked: LoadQuery | LoadRequest,
+    data: Any,
+    details: dict[str, Any] | None = None,
+) -> Reply:
     mode: str | dict[str, str] = asked.mode
     more: dict[str, Any] = {}
     if isinstance(asked, LoadQuery):
         mode = _by_type("mode", asked.mode) or asked.mode
         more = {
             "scope": _by_type("scope", asked.scope) or asked.scope,
-            "details": _details(asked.details),
+            "details": details or _details(asked.details),
             "map": _column_map(asked.map),
             "delimiter": asked.delimiter,
             "quote": asked.quote,
@@ -380,27 +391,36 @@ class ArchivedFile(Struct, forbid_unknown_fields=True):
     name: str | None = None
 
 
+class ArchiveIndex(Struct, forbid_unknown_fields=True):
+    """The list of an archive, and what `Commit.details` records; a plain list has no details."""
+
+    sources: list[ArchivedFile]
+    details: dict[str, Any] = {}
+
+
 @contextmanager
-def unpacked_archive(body: IO[bytes], directory: str | None) -> Iterator[list[Source]]:
-    """The sources of an archive; their files lie on local disk until the end."""
+def unpacked_archive(
+    body: IO[bytes], directory: str | None
+) -> Iterator[tuple[list[Source], dict[str, Any]]]:
+    """The sources and details of an archive; its files lie on local disk until the end."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-load-", dir=directory) as folder:
         try:
             with tarfile.open(fileobj=body, mode="r|") as archive:
-                sources = _members_on_disk(archive, Path(folder))
+                unpacked = _members_on_disk(archive, Path(folder))
         except tarfile.TarError as error:
             raise InvalidArgument(f"the body is not a whole tar archive: {error}") from error
-        yield sources
+        yield unpacked
 
 
-def _members_on_disk(archive: tarfile.TarFile, folder: Path) -> list[Source]:
-    listed: list[ArchivedFile] | None = None
+def _members_on_disk(archive: tarfile.TarFile, folder: Path) -> tuple[list[Source], dict[str, Any]]:
+    index: ArchiveIndex | None = None
     paths: dict[str, Path] = {}
     for member in archive:
         content = archive.extractfile(member) if member.isfile() else None
         if content is None:
             raise InvalidArgument(f"{member.name}: an archive of a load holds only files")
-        if listed is None:
-            listed = _index(member, content)
+        if index is None:
+            index = _index(member, content)
             continue
         # The folder of a member is a number, so equal names of files do not meet.
         place = folder / str(len(paths)) / Path(member.name).name
@@ -408,20 +428,23 @@ def _members_on_disk(archive: tarfile.TarFile, folder: Path) -> list[Source]:
         with place.open("wb") as kept:
             shutil.copyfileobj(content, kept, _COPY_BYTES)
         paths[member.name] = place
-    missing = [each.file for each in listed or () if each.file not in paths]
-    if not listed or missing:
+    listed = index.sources if index is not None else []
+    missing = [each.file for each in listed if each.file not in paths]
+    if index is None or not listed or missing:
         told = f"it has no {missing[0]!r}" if missing else f"its first member is {INDEX}"
         raise InvalidArgument(f"the archive is not complete: {told}")
-    return [copied_file(paths[each.file], each.type, each.name or each.file) for each in listed]
+    found = [copied_file(paths[each.file], each.type, each.name or each.file) for each in listed]
+    return found, index.details
 
 
-def _index(member: tarfile.TarInfo, content: IO[bytes]) -> list[ArchivedFile]:
+def _index(member: tarfile.TarInfo, content: IO[bytes]) -> ArchiveIndex:
     if member.name != INDEX or member.size > _LARGEST_INDEX:
         raise InvalidArgument(f"the first member of the archive is {INDEX}, not {member.name}")
     try:
-        return msgspec.json.decode(content.read(), type=list[ArchivedFile])
+        found = msgspec.json.decode(content.read(), type=list[ArchivedFile] | ArchiveIndex)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise InvalidArgument(f"{INDEX} does not fit: {error}") from None
+    return found if isinstance(found, ArchiveIndex) else ArchiveIndex(found)
 
 
 LOAD_ROUTES = (

@@ -29,6 +29,7 @@ from omnigraph.load.commit_load import (
 )
 from omnigraph.load.modes import LoadMode
 from omnigraph.load.options import LoadOptions, LoadReceipt
+from omnigraph.load.parsed_rows import BlobBases
 from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepared import PreparedInput, prepared_input
 from omnigraph.load.rejected_input import read_again
@@ -66,6 +67,7 @@ from omnigraph.spark.load.written_tables import (
 )
 from omnigraph.spark.session import Session, parallelism, spark_session
 from omnigraph.values.clock import SYSTEM_CLOCK
+from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import SPARK
 from omnigraph.writes.changeset import ChangeSet
@@ -79,13 +81,19 @@ class SparkLoader:
     commits: CommitGraph
     transaction: Transaction
     settings: Settings
+    external: ExternalBases = NONE_ALLOWED
     small_input: int = SMALL_INPUT
+
+    @property
+    def blobs(self) -> BlobBases:
+        """What blob values may be."""
+        return BlobBases(self.settings.load.blob_bases, self.external)
 
     def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
         options.reject_rules()  # refuses wrong options before anything is read
         given = _input(data, options.type_name)
-        reading = options.reading(self.settings.load.blob_bases)
+        reading = options.reading(self.blobs)
         if not given.frames:
             refuse_unused_columns(given.sources, reading)
         tell("starting Spark")
@@ -113,11 +121,8 @@ class SparkLoader:
         return LoadPlan(
             snapshot.catalog,
             {key: store.address(snapshot.pin(key).at) for key in keys},
-            {
-                key.type_name: options.reading(settings.load.blob_bases, key.type_name)
-                for key in keys
-            },
-            options.reading(settings.load.blob_bases),
+            {key.type_name: options.reading(self.blobs, key.type_name) for key in keys},
+            options.reading(self.blobs),
             settings.embedding if _wants_vectors(snapshot.catalog) else EmbeddingSettings(),
             SYSTEM_CLOCK.now_micros() // 1000,
             options.reject_rules(),

@@ -32,7 +32,7 @@ def begin_load(loader: SparkLoader, options: LoadOptions, columns: Sequence[str]
     source = Source("arrow", "<DataFrame>", options.type_name)
     ref, state = loader.reader.branch(options.branch)
     snapshot = loader.reader.snapshot(ref, state)
-    reading = options.reading(loader.settings.load.blob_bases)
+    reading = options.reading(loader.blobs)
     options.refuse_hidden_names(snapshot.catalog)
     check_source_columns(source, snapshot.catalog, columns, reading)
     key = entity_of(source, snapshot.catalog).table_key

@@ -202,9 +202,13 @@ class WrittenTable:
                 yield table
                 start = end
 
-    def ids(self) -> Iterator[tuple[WrittenRows, pa.ChunkedArray]]:
-        for part in self._parts:
-            yield part, self._columns(part, (ID,)).column(ID)
+    @property
+    def parts(self) -> Sequence[WrittenRows]:
+        return self._parts
+
+    def ids(self, part: WrittenRows) -> Iterator[pa.ChunkedArray]:
+        """The ids of one part, some at a time."""
+        return (table.column(ID) for table in self._batches(part, (ID,)))
 
     def whole(self, part: WrittenRows) -> pa.Table:
         """All columns of one part, blobs included, with places and what the rows leave out."""
@@ -219,9 +223,6 @@ class WrittenTable:
     def chunks(self, most_bytes: int = BYTES_PER_CHUNK) -> Iterator[pa.Table]:
         for part in self._parts:
             yield self.whole(part)
-
-    def _columns(self, part: WrittenRows, columns: tuple[str, ...]) -> pa.Table:
-        return pa.concat_tables(self._batches(part, columns))
 
     def _batches(self, part: WrittenRows, columns: tuple[str, ...]) -> Iterator[pa.Table]:
         if self._has_blobs:
@@ -241,14 +242,14 @@ class AdoptingWriter(LoadTableWriter):
         pin, dataset, changes = self._begin(table.entity.table_key)
         fragments: tuple[str, ...] = ()
         key = table.entity.table_key
-        for part, ids in table.ids():
+        for part in table.parts:
             if key in self._settled:
                 rows = self._as_written(key, table.whole(part)).drop_columns([PLACE])
                 fragments += self._write(dataset, rows)
                 changes.add(Op.INSERT, rows.column(ID))
             else:
                 fragments += self._fragments(table, part, pin, dataset)
-                changes.add(Op.INSERT, ids)
+                self._add_new(table, part, changes)
         self._add_lost(key, changes, loses=loses)
         return adopt(pin, fragments, changes.finish())
 
@@ -263,24 +264,28 @@ class AdoptingWriter(LoadTableWriter):
         fragments: tuple[str, ...] = ()
         if key in self._matched and self._index.is_empty(key):
             return fragments
-        for part, ids in table.ids():
-            if self._all_new(key, pin, dataset, part, ids):
+        for part in table.parts:
+            if self._all_new(table, pin, dataset, part):
                 fragments += self._fragments(table, part, pin, dataset)
-                changes.add(Op.INSERT, ids)
+                self._add_new(table, part, changes)
             else:
                 rows = stored_columns(table.entity, self._as_written(key, table.whole(part)))
                 rows = self._differing(key, dataset, rows, changes)
                 fragments += self._write(dataset, rows)
         return fragments
 
+    @staticmethod
+    def _add_new(table: WrittenTable, part: WrittenRows, changes: ChangeListWriter) -> None:
+        for ids in table.ids(part):
+            changes.add(Op.INSERT, ids)
+
     def _all_new(
-        self,
-        key: TableKey,
-        pin: TablePin,
-        dataset: Dataset,
-        part: WrittenRows,
-        ids: pa.ChunkedArray,
+        self, table: WrittenTable, pin: TablePin, dataset: Dataset, part: WrittenRows
     ) -> bool:
+        key = table.entity.table_key
+        if key not in self._settled and (key not in self._prepared.given_ids or pin.row_count == 0):
+            return True
+        ids = pa.chunked_array([c for ids in table.ids(part) for c in ids.chunks], pa.string())
         if key in self._settled:
             rows = pa.table({ID: ids, PLACE: part.places()})
             if not self._index.written_ids(key, rows).equals(ids.combine_chunks()):

@@ -14,6 +14,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.manifest.records import PIPELINE
 from omnigraph.schema.build import catalog_from_text
+from omnigraph.settings.credentials import TOKEN_VARIABLES
 from omnigraph.spark.pipelines.estimates import known_columns, planned_sources, planned_targets
 from omnigraph.spark.pipelines.flow import flow_of
 from omnigraph.spark.pipelines.model import Incremental, Pipeline
@@ -23,6 +24,7 @@ from omnigraph.spark.pipelines.positions import (
     ReadRange,
     branch_exists,
     increments,
+    is_served,
     last_run,
     stream_of,
 )
@@ -51,7 +53,6 @@ from omnigraph.spark.pipelines.run_folders import (
     reported_runs,
 )
 from omnigraph.spark.pipelines.steps import find_function
-from omnigraph.values.temporal import write_micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,9 @@ class LoadedPipeline:
             }
             prefix = branch_prefix(pipeline.name)
             open_branches = [b.name for b in graph.branches.list() if b.name.startswith(prefix)]
-            holder = graph.engine.leases.holder(lease_name(pipeline.name))
+            holder = None
+            if not is_served(graph):
+                holder = graph.engine.leases.holder(lease_name(pipeline.name))
             return PipelineStatus(
                 pipeline=pipeline.name,
                 graph=pipeline.graph,
@@ -263,9 +266,10 @@ def _recorded(last: LastRun) -> tuple[SourceResult, ...]:
 def _time_of(graph: omnigraph.Graph, branch: str, last: LastRun) -> str | None:
     if last.mark is None:
         return None
-    _, state = graph.engine.reader.branch(branch)
-    commit = graph.engine.commits.find_in(state, last.mark.commit_id)
-    return write_micros(commit.created_at) if commit is not None else None
+    try:
+        return graph.commits.show(last.mark.commit_id, branch).created_at_rfc3339
+    except NotFound:
+        return None
 
 
 def omnigraph_catalog(pipeline: Pipeline) -> Catalog:
@@ -280,36 +284,39 @@ def load(
     *,
     store: str | None = None,
     server: str | None = None,
+    token: str | None = None,
     master: str | None = None,
 ) -> LoadedPipeline:
     """Read a pipeline file; raises `PipelineInvalid` with the places of all mistakes.
 
     `variables` come before the environment in `${NAME}`. `store` or `server` is used instead of
-    `graph`, and `master` (also `sc://…`) instead of `spark.master`.
+    `graph`, and `master` (also `sc://…`) instead of `spark.master`. `token` is for a graph on a
+    server; by default it is OMNIGRAPH_BEARER_TOKEN of the environment.
     """
     pipeline = parse_pipeline(path, variables or {})
     address = store or server
     if address is not None:
         pipeline = replace(pipeline, graph=address)
+    if pipeline.graph.startswith(("http://", "https://")):
+        given = (os.environ.get(name) for name in TOKEN_VARIABLES)
+        pipeline = replace(pipeline, token=token or next(filter(None, given), None))
     if master is not None:
         pipeline = replace(pipeline, spark=replace(pipeline.spark, master=master))
     return LoadedPipeline(pipeline)
 
 
-def list_pipelines(graph: str | os.PathLike[str], branch: str = "main") -> list[ListedPipeline]:
+def list_pipelines(
+    graph: str | os.PathLike[str], branch: str = "main", *, token: str | None = None
+) -> list[ListedPipeline]:
     """All pipelines that have committed to a branch of a graph."""
-    prefix = stream_of("")
     found = []
-    with omnigraph.open(graph, read_only=True) as opened:
-        _, state = opened.engine.reader.branch(branch)
-        for stream in sorted(state.streams):
-            if not stream.startswith(prefix):
-                continue
-            last = last_run(opened, branch, stream.removeprefix(prefix))
+    with omnigraph.open(graph, read_only=True, token=token) as opened:
+        for name in _names(opened, branch):
+            last = last_run(opened, branch, name)
             assert last.mark is not None
             found.append(
                 ListedPipeline(
-                    pipeline=stream.removeprefix(prefix),
+                    pipeline=name,
                     branch=branch,
                     runs=last.number + 1,
                     last_commit=last.mark.commit_id,
@@ -318,3 +325,13 @@ def list_pipelines(graph: str | os.PathLike[str], branch: str = "main") -> list[
                 )
             )
     return found
+
+
+def _names(graph: omnigraph.Graph, branch: str) -> list[str]:
+    """The pipelines of a branch: those that have a mark, or a commit in the list of a server."""
+    if is_served(graph):
+        every = (commit.details.get(PIPELINE) for commit in graph.commits.list(branch, None))
+        return sorted({details["name"] for details in every if details is not None})
+    prefix = stream_of("")
+    _, state = graph.engine.reader.branch(branch)
+    return sorted(s.removeprefix(prefix) for s in state.streams if s.startswith(prefix))

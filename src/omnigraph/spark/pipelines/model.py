@@ -216,11 +216,15 @@ class Pipeline:
     """The path of a schema file; a missing graph is made from it."""
     evolve: bool = False
     """Whether a run may change the schema of the graph to that of the file."""
+    external_blobs: tuple[str, ...] = ()
+    """Addresses below which blobs may lie outside of the graph."""
     quarantine: str | None = None
     """The folder of quarantined rows; by default under the folder of the run."""
     spark: SparkTerms = field(default_factory=SparkTerms)
     file: str | None = None
     """The file that declares the pipeline, if there is one."""
+    token: str | None = field(default=None, repr=False)
+    """The bearer token, if the graph is on a server."""
     folder: str = "."
     """Python steps are imported from here, and reports are written below it."""
 

@@ -38,6 +38,7 @@ from omnigraph.spark.pipelines.model import (
     SparkTerms,
     TargetMode,
 )
+from omnigraph.values.external_blobs import base_problem, shown_uri
 from omnigraph.values.identifiers import MAIN, check_ref_name
 from omnigraph.values.known_names import did_you_mean
 
@@ -301,6 +302,7 @@ _PIPELINE = (
     "graph",
     "schema",
     "evolve",
+    "external_blobs",
     "sources",
     "steps",
     "targets",
@@ -341,10 +343,20 @@ def _pipeline(root: _Node, file: Path) -> Pipeline | None:
         schema=_path(folder, schema) if schema else None,
         evolve=evolve.boolean() if evolve is not None else False,
         quarantine=_path(folder, quarantine) if quarantine else None,
+        external_blobs=_external_blobs(body),
         spark=_spark(body.get("spark")),
         file=str(file.absolute()),
         folder=str(folder),
     )
+
+
+def _external_blobs(body: _Mapping) -> tuple[str, ...]:
+    bases = body.texts("external_blobs")
+    for base in bases:
+        problem = base_problem(base)
+        if problem is not None:
+            body.items["external_blobs"].wrong(f"{shown_uri(base)}: {problem}")
+    return bases
 
 
 def _refuse_names_by_case(body: _Mapping, names: list[str]) -> None:

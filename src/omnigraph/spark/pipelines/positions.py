@@ -8,17 +8,20 @@ finding it costs the same for any length of history.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import omnigraph
 from omnigraph.errors import InvalidArgument, NotFound, OmnigraphError, PipelineFailed
 from omnigraph.manifest.processed_files import ProcessedFiles
-from omnigraph.manifest.records import StreamMark, stream_details
+from omnigraph.manifest.records import PIPELINE, StreamMark, stream_details
 from omnigraph.spark.pipelines.files import FoundFile, find_files
 from omnigraph.spark.pipelines.model import Incremental, Pipeline, PipelineSource
 from omnigraph.values.temporal import micros_of
+
+MOST_SERVED_FILES = 1000
+"""Files of one source that a run through a server can record: all of them are in the commit."""
 
 
 def stream_of(name: str) -> str:
@@ -43,8 +46,18 @@ class LastRun:
         return found
 
 
+def is_served(graph: omnigraph.Graph) -> bool:
+    """The graph is on a server, so its storage is out of reach."""
+    return isinstance(graph, omnigraph.RemoteGraph)
+
+
 def last_run(graph: omnigraph.Graph, branch: str, name: str) -> LastRun:
     """The last run of a pipeline on a branch."""
+    if is_served(graph):
+        for newest in graph.commits.list(branch, 1, pipeline=name):
+            found = newest.details[PIPELINE]
+            return LastRun(StreamMark(found["number"], newest.graph_commit_id), found)
+        return LastRun()
     engine = graph.engine
     _, state = engine.reader.branch(branch)
     mark = state.streams.get(stream_of(name))
@@ -140,7 +153,7 @@ def _file_increment(
     known: set[bytes] = set()
     if "processed" in recorded and graph is not None:
         processed = ProcessedFiles.from_json(recorded["processed"])
-        known = processed.digests(graph.engine.store.files)
+        known = _digests(pipeline, source, graph, processed)
     if wanted.is_backfill:
         low, high = _micros(wanted.since, "since"), _micros(wanted.until, "until")
         new = [
@@ -161,6 +174,22 @@ def _file_increment(
         columns=columns,
         is_empty=not new,
     )
+
+
+def _digests(
+    pipeline: Pipeline, source: PipelineSource, graph: omnigraph.Graph, processed: ProcessedFiles
+) -> set[bytes]:
+    """All processed files. Lists of them are objects of the store, which a server does not show."""
+    if not is_served(graph):
+        return processed.digests(graph.engine.store.files)
+    if processed.lists:
+        raise PipelineFailed(
+            f"source {source.name}: earlier runs recorded its files in the store of the graph; "
+            "run the pipeline there, with --store",
+            pipeline=pipeline.name,
+            source=source.name,
+        )
+    return set(processed.newest)
 
 
 def _graph_increment(
@@ -206,10 +235,10 @@ def _micros(text: str | None, option: str) -> int | None:
 
 
 def position_after(
-    each: SourceIncrement, graph: omnigraph.Graph, wanted: ReadRange
+    pipeline: Pipeline, each: SourceIncrement, graph: omnigraph.Graph, wanted: ReadRange
 ) -> dict[str, Any]:
     """What the commit records about a source, apart from its columns and rows."""
-    source, engine = each.source, graph.engine
+    source = each.source
     found: dict[str, Any] = {}
     if source.files:
         found["files"] = len(each.files)
@@ -217,16 +246,37 @@ def position_after(
             known = each.processed
             new = [file.digest for file in each.files]
             if wanted.full or wanted.is_backfill:  # some of these files are known already
-                before = known.digests(engine.store.files)
+                before = _digests(pipeline, source, graph, known)
                 new = [digest for digest in new if digest not in before]
-            after = known.with_files(new, engine.store.files, engine.clock)
-            found["processed"] = after.to_json()
+            found["processed"] = _with_files(pipeline, source, graph, known, new).to_json()
     elif source.graph is not None:
         found["graph"] = source.graph
         found["commit"] = each.commit
     elif source.format is not None:
         found["format"] = source.format
     return found
+
+
+def _with_files(
+    pipeline: Pipeline,
+    source: PipelineSource,
+    graph: omnigraph.Graph,
+    known: ProcessedFiles,
+    new: Sequence[bytes],
+) -> ProcessedFiles:
+    if not is_served(graph):
+        engine = graph.engine
+        return known.with_files(new, engine.store.files, engine.clock)
+    after = ProcessedFiles(newest=(*known.newest, *new))
+    if after.count > MOST_SERVED_FILES:
+        raise PipelineFailed(
+            f"source {source.name}: it has {after.count:,} files, and through a server a commit "
+            f"records at most {MOST_SERVED_FILES:,} of them; join files, or run the pipeline on "
+            "the store of the graph, with --store",
+            pipeline=pipeline.name,
+            source=source.name,
+        )
+    return after
 
 
 def lists_of(sources: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -4,16 +4,20 @@ Names below `pipeline/<name>/` belong to the pipeline: `run-<id>` is a run under
 for a person, `conflict-<id>` could not be merged. Only one run of a pipeline is under way, because
 it holds the lease of the pipeline. So a branch `run-…` that is there at the start of a run was
 left by a killed run, and is removed: its rows are read again.
+
+A server has no leases. There the branch has the number of the run, so that runs of the same
+increment meet on one branch. The mark of the pipeline lets only one of them write its rows.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import omnigraph
-from omnigraph.errors import MergeConflicts, OmnigraphError
+from omnigraph.errors import AlreadyExists, MergeConflicts, NotFound, OmnigraphError
 from omnigraph.spark.pipelines.model import Pipeline, PublishVia
-from omnigraph.spark.pipelines.positions import branch_exists, last_run
+from omnigraph.spark.pipelines.positions import branch_exists, is_served, last_run
 from omnigraph.values.identifiers import MAIN
 
 
@@ -23,6 +27,11 @@ def branch_prefix(name: str) -> str:
 
 def review_branch(name: str) -> str:
     return f"{branch_prefix(name)}review"
+
+
+def _is_behind(number: str, merged: int) -> bool:
+    """The branch of this number belongs to a run that is merged already."""
+    return number.isdigit() and int(number) <= merged
 
 
 @dataclass
@@ -38,6 +47,8 @@ class RunBranch:
     """The branch that was made for this run."""
     kept: str | None = None
     """The branch that stays: for review, or because of conflicts."""
+    number: int = 0
+    """The number of the run; `choose_base` finds it."""
 
     @property
     def written(self) -> str:
@@ -50,13 +61,15 @@ class RunBranch:
         if terms.branch != MAIN and not branch_exists(graph, terms.branch):
             graph.branches.create(terms.branch)
         self.base = terms.branch
+        merged = last_run(graph, terms.branch, name).number
+        self.number = merged + 1
         left = f"{branch_prefix(name)}run-"
         for branch in [b.name for b in graph.branches.list() if b.name.startswith(left)]:
-            graph.branches.delete(branch)
+            if not is_served(graph) or _is_behind(branch.removeprefix(left), merged):
+                graph.branches.delete(branch)
         waiting = review_branch(name)
         if not terms.review or not branch_exists(graph, waiting):
             return
-        merged = last_run(graph, terms.branch, name).number
         if merged >= last_run(graph, waiting, name).number:
             graph.branches.delete(waiting)  # it was merged, or never had a run
         else:
@@ -70,8 +83,13 @@ class RunBranch:
             if self.base != self.own:
                 self.graph.branches.create(self.own, self.base)
         elif terms.via is PublishVia.MERGE or apart:
-            self.own = f"{branch_prefix(self.pipeline.name)}run-{self.run_id}"
-            self.graph.branches.create(self.own, self.base)
+            if not is_served(self.graph):
+                self.own = f"{branch_prefix(self.pipeline.name)}run-{self.run_id}"
+                self.graph.branches.create(self.own, self.base)
+                return
+            self.own = f"{branch_prefix(self.pipeline.name)}run-{self.number}"
+            with suppress(AlreadyExists):  # of another run of the same increment
+                self.graph.branches.create(self.own, self.base)
 
     def publish(self, commit: str) -> str:
         """Merge what the run committed; the commit on the branch of the pipeline.
@@ -90,6 +108,12 @@ class RunBranch:
             self.kept = f"{branch_prefix(self.pipeline.name)}conflict-{self.run_id}"
             self.graph.branches.rename(self.own, self.kept)
             raise
+        except NotFound:
+            # Another run of the same increment has merged the branch.
+            done = last_run(self.graph, self.base, self.pipeline.name)
+            if done.mark is None or done.number < self.number:
+                raise
+            return done.mark.commit_id
         made = getattr(merged, "commit", None)
         return commit if made is None else str(made.graph_commit_id)
 

@@ -19,8 +19,8 @@ from importlib import import_module
 from typing import Any
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.spark.pipelines.components import KEY as LINKED
-from omnigraph.spark.pipelines.components import SMALLEST, Frame, kept, smallest_keys
+from omnigraph.spark.components import KEY as LINKED
+from omnigraph.spark.components import SMALLEST, Frame, kept, smallest_keys
 from omnigraph.spark.pipelines.model import (
     CompareBy,
     ComparedColumn,
@@ -61,8 +61,10 @@ def resolve_frame(
     blocked = rows if only_pairs else _blocked(f, rows, frame, options)
     pairs = _pairs(f, blocked, options, warn or _log.warning)
     if only_pairs:
-        return pairs.select(f.col("a").alias(FROM), f.col("b").alias(TO), SCORE)
-    links = smallest_keys(pairs, "a", "b")
+        # Rows that have the same key may meet in different blocks.
+        best = kept(pairs.groupBy("a", "b").agg(f.max(SCORE).alias(SCORE)))
+        return best.select(f.col("a").alias(FROM), f.col("b").alias(TO), SCORE)
+    links = smallest_keys(kept(pairs.select("a", "b")), "a", "b")
     if options.output is ResolveOutput.ROWS:
         return _with_ids(f, rows, frame, links, options)
     return _entities(f, rows, frame, links, options)
@@ -124,7 +126,10 @@ def _blocked(f: Any, rows: Frame, frame: Frame, options: ResolveOptions) -> Fram
 
 
 def _pairs(f: Any, rows: Frame, options: ResolveOptions, warn: Callable[[str], object]) -> Frame:
-    """(`a`, `b`, `score`) of all pairs that reach the threshold, `a` being the smaller key."""
+    """(`a`, `b`, `score`) of all pairs that reach the threshold, `a` being the smaller key.
+
+    A pair may occur twice if several rows have one key.
+    """
     names = [f"block{i}" for i in range(len(options.block))]
     rows = _without_large_blocks(f, rows, names, options, warn)
     several = len(names) > 1
@@ -149,11 +154,9 @@ def _pairs(f: Any, rows: Frame, options: ResolveOptions, warn: Callable[[str], o
         met = met.where(_sum(f, terms[:known]) + rest >= needed)
     total = sum(term.weight for term in terms)
     score = f.least(_sum(f, terms) / total, f.lit(1.0))
-    found = met.select(
+    return met.select(
         f.col(f"l.{_ROW_KEY}").alias("a"), f.col(f"r.{_ROW_KEY}").alias("b"), score.alias(SCORE)
     )
-    # Rows that have the same key may meet in different blocks.
-    return kept(found.groupBy("a", "b").agg(f.max(SCORE).alias(SCORE)))
 
 
 def _without_large_blocks(
@@ -166,10 +169,11 @@ def _without_large_blocks(
     """The rows, with NULL instead of a block that more than `max_block` rows have."""
     stacked = rows.select(f.posexplode(f.array(*names)).alias("block", "shared"))
     sizes = stacked.where("shared IS NOT NULL").groupBy("block", "shared").count()
-    large = kept(sizes.where(f.col("count") > options.max_block))
+    large = sizes.where(f.col("count") > options.max_block)
     largest = large.orderBy(f.desc("count"), "block", "shared").limit(_SHOWN_BLOCKS).collect()
     if not largest:
         return rows
+    large = kept(large)
     shown = ", ".join(
         f"{options.block[row['block']]} = {row['shared']!r} ({row['count']:,} rows)"
         for row in largest

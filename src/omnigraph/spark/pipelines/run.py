@@ -8,6 +8,7 @@ and positions become visible together or not at all.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any
+
+import pyarrow.parquet as pq
 
 import omnigraph
 from omnigraph import failpoints
@@ -34,8 +37,10 @@ from omnigraph.errors import (
     ValidationFailed,
 )
 from omnigraph.load.options import LoadReceipt
+from omnigraph.maintain.table_upkeep import look_after
 from omnigraph.manifest.records import PIPELINE, StreamBatch
 from omnigraph.progress import Listener, ProgressStep, heard_by, listener, tell
+from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.pipelines.expectations import (
     MeasuredFrame,
     counted_elsewhere,
@@ -49,6 +54,7 @@ from omnigraph.spark.pipelines.positions import (
     ReadRange,
     SourceIncrement,
     increments,
+    is_served,
     last_run,
     lists_of,
     position_after,
@@ -76,6 +82,7 @@ from omnigraph.spark.pipelines.steps import (
 from omnigraph.spark.pipelines.streams import run_batch
 from omnigraph.spark.pipelines.targets import check_targets, target_frames
 from omnigraph.spark.session import Session, spark_session
+from omnigraph.spark.upkeep import SparkUpkeep
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.temporal import write_micros
 
@@ -83,6 +90,7 @@ _SAMPLE_ROWS = 5
 # Large batches, because the checks of a load take a fixed time for each of them.
 _SESSION = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 
@@ -101,26 +109,26 @@ def lease_name(pipeline: str) -> str:
 
 
 def open_target(pipeline: Pipeline, *, create: bool) -> omnigraph.Graph | None:
-    """The graph of a pipeline. A missing one is made from `schema`, or is None."""
-    actor = pipeline.publish.actor
+    """The graph of a pipeline. A missing one is made from `schema`, or is None.
+
+    A server makes no graphs, and it knows the actor by the token.
+    """
+    actor, allowed = pipeline.publish.actor, pipeline.external_blobs
     if pipeline.graph.startswith(("http://", "https://")):
-        raise PipelineInvalid(
-            f"{pipeline.graph}: workers write to the storage of the graph, so a run needs its "
-            "address there; give it with `graph` or --store",
-            problems=[{"problem": "graph is the address of a server"}],
-            pipeline=pipeline.name,
-        )
+        return omnigraph.open(pipeline.graph, token=pipeline.token)
     try:
-        return omnigraph.open(pipeline.graph, actor=actor)
+        return omnigraph.open(pipeline.graph, actor=actor, external_blobs=allowed)
     except NotFound:
         if pipeline.schema is None:
             raise
         if not create:
             return None
     try:
-        return omnigraph.init(pipeline.graph, schema_file(pipeline), actor=actor)
+        settings = omnigraph.Settings().allowing(allowed)
+        schema = schema_file(pipeline)
+        return omnigraph.init(pipeline.graph, schema, actor=actor, settings=settings)
     except AlreadyExists:  # another first run made it at the same moment
-        return omnigraph.open(pipeline.graph, actor=actor)
+        return omnigraph.open(pipeline.graph, actor=actor, external_blobs=allowed)
 
 
 def schema_file(pipeline: Pipeline) -> Path:
@@ -190,6 +198,8 @@ class _Run:
     type_seconds: dict[str, float] = field(default_factory=dict)
     """How long Spark computed and wrote the rows of a type."""
     samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    """For a graph on a server: the rows of each type that were written to files."""
 
     @property
     def folder(self) -> Path:
@@ -203,7 +213,7 @@ class _Run:
     def execute(self) -> PipelineRun:
         with ExitStack() as stack:
             graph = self._open(stack)
-            if not self.request.dry_run:
+            if not self.request.dry_run and not is_served(graph):
                 stack.enter_context(self._lease(graph))
             self.branch = RunBranch(graph, self.pipeline, self.run_id)
             if self.request.dry_run:
@@ -218,6 +228,12 @@ class _Run:
         if graph is None:  # a dry run of a graph that does not exist yet
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="omnigraph-dry-"))
             graph = omnigraph.init(Path(folder) / "graph.omni", schema_file(pipeline))
+        if is_served(graph):
+            if pipeline.publish.actor is not None:
+                self.messages.append("the actor is that of the token, not `publish.actor`")
+        else:
+            # Upkeep is a step of the run, on executors, and not a thread of the driver.
+            graph.engine.reconciler.stop()
         return stack.enter_context(graph)
 
     @contextmanager
@@ -293,7 +309,7 @@ class _Run:
         if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit chose the master
             return import_module("pyspark.sql").SparkSession.builder.getOrCreate()
         terms = self.pipeline.spark
-        settings = graph.engine.settings.pipeline
+        settings = PipelineSettings() if is_served(graph) else graph.engine.settings.pipeline
         conf = {**dict(settings.conf), **terms.conf}
         if terms.packages:
             conf["spark.jars.packages"] = ",".join(terms.packages)
@@ -343,12 +359,44 @@ class _Run:
             self.samples = {name: _sample(frame) for name, frame in targets.items()}
             return self.result(RunStatus.SUCCEEDED)
         failpoints.hit("pipeline.after_load")
-        if self.receipt.commit is None:
+        if self.receipt.commit is None or self._is_behind(branch):
             branch.abandon()
             return self.result(RunStatus.EMPTY)
         commit = branch.publish(self.receipt.commit.graph_commit_id)
         failpoints.hit("pipeline.after_publish")
+        self._look_after(graph, branch)
         return self.result(RunStatus.SUCCEEDED, commit)
+
+    def _is_behind(self, branch: RunBranch) -> bool:
+        """Another run through the server has committed this increment straight to the branch."""
+        assert self.receipt is not None
+        if not self.receipt.repeated or branch.own is not None:
+            return False
+        self.messages.append("another run has committed this increment")
+        return True
+
+    def _look_after(self, graph: omnigraph.Graph, branch: RunBranch) -> None:
+        """Index and compact on executors, because the driver has no memory for large tables."""
+        if is_served(graph):
+            return  # the server looks after its tables
+        engine = graph.engine
+        work = SparkUpkeep(engine.settings.pipeline, rows_per_part=sys.maxsize)
+        every = engine.settings.maintenance.look_every_commits
+        where = branch.kept or self.pipeline.publish.branch
+        catalog = graph.snapshot(where).catalog
+        tell("upkeep", stage="upkeep")
+        for name in sorted({target.type for target in self.pipeline.targets}):
+            try:
+                look_after(
+                    engine.transaction,
+                    engine.reader,
+                    engine.settings.maintenance,
+                    (where, catalog.resolve(name).table_key),
+                    whole=(self.details["number"] + 1) % every == 0,
+                    work=work,
+                )
+            except Exception as error:  # noqa: BLE001 - the rows are published; upkeep can wait
+                self.messages.append(f"upkeep of {name} is put off: {reason_of(error)}")
 
     def _frames(self, spark: Session, given: Mapping[str, Any]) -> dict[str, Any]:
         """The frames of all needed sources and steps; Spark computes nothing yet."""
@@ -403,6 +451,8 @@ class _Run:
         return None if each is None else counted_by_footers(each)
 
     def _loaded_rows(self, type_name: str) -> int | None:
+        if type_name in self.written:
+            return self.written[type_name]
         receipt = self.receipt or self.planned
         if receipt is None:
             return None
@@ -420,8 +470,11 @@ class _Run:
         streamed: Mapping[str, Any] = self.details.get("sources", {})
         sources: dict[str, Any] = {}
         for name, each in self.reads.items():
+            sources[name] = {}
             dry = self.request.dry_run
-            sources[name] = {} if dry else position_after(each, graph, self.request.wanted)
+            if not dry:
+                wanted = self.request.wanted
+                sources[name] = position_after(self.pipeline, each, graph, wanted)
             sources[name].update(streamed.get(name, {}))
             if each.source.files and each.source.schema is None and each.files:
                 sources[name]["columns"] = self.measures[name].frame.schema.jsonValue()
@@ -448,13 +501,14 @@ class _Run:
             self.folder.mkdir(parents=True, exist_ok=True)
             rejects = self.folder / REJECTS
         try:
-            with heard_by(self._timed(listener())):
+            with heard_by(self._timed(listener())), ExitStack() as scratch:
+                served = is_served(graph)
                 return graph.load(
-                    dict(targets),
+                    self._as_files(targets, scratch) if served else dict(targets),
                     modes,
                     branch.base if self.request.dry_run else branch.written,
                     scope=scopes or None,
-                    engine="spark",
+                    engine="auto" if served else "spark",
                     progress=False,
                     on_error=terms.on_error,
                     max_errors=terms.max_errors if terms.on_error == "skip" else None,
@@ -463,7 +517,7 @@ class _Run:
                     stream_batch=StreamBatch(stream_of(pipeline.name), last.number + 1),
                     details={PIPELINE: self.details},
                     dry_run=self.request.dry_run,
-                    before_commit=None if self.request.dry_run else self._before_commit,
+                    before_commit=None if self.request.dry_run or served else self._before_commit,
                 )
         except PipelineFailed:
             raise
@@ -471,6 +525,28 @@ class _Run:
             raise self._refused(error) from error
         except OmnigraphError as error:
             raise job_failed(pipeline, error) from error
+
+    def _as_files(self, targets: Mapping[str, Any], scratch: ExitStack) -> dict[str, list[Path]]:
+        """The rows of each type as Parquet files, judged before they are sent to the server."""
+        temporary = tempfile.TemporaryDirectory(
+            prefix="rows-", dir=None if self.request.dry_run else self.folder
+        )
+        root = Path(scratch.enter_context(temporary))
+        found: dict[str, list[Path]] = {}
+        for name, frame in targets.items():
+            tell(f"computing {name}", unit="rows", stage=name)
+            try:
+                frame.write.parquet((root / name).as_uri())
+            except Exception as error:
+                raise job_failed(self.pipeline, error) from error
+            found[name] = sorted((root / name).glob("*.parquet"))
+            rows = sum(pq.read_metadata(file).num_rows for file in found[name])
+            self.written[name] = rows
+            tell(f"computed {name}", rows, rows, "rows", name)
+        if not self.request.dry_run:
+            self._judge()
+            self._complete_details({name: n for name, n in self.written.items() if n})
+        return found
 
     def _timed(self, pass_on: Listener) -> Listener:
         """Hears the progress of the load: how long each type takes, and from which step it is."""
@@ -509,12 +585,14 @@ class _Run:
         self.planned = receipt
         self._judge()
         failpoints.hit("pipeline.before_commit")
+        counts = (*receipt.nodes, *receipt.edges)
+        self._complete_details({c.name: c.entities_loaded for c in counts})
+
+    def _complete_details(self, targets: Mapping[str, int]) -> None:
         for name in self.reads:
             counts = self.measures[name].counts()
             self.details["sources"][name]["rows"] = counts["rows"] if counts else None
-        self.details["targets"] = {
-            c.name: c.entities_loaded for c in (*receipt.nodes, *receipt.edges)
-        }
+        self.details["targets"] = dict(targets)
 
     def _judge(self) -> None:
         assert self.flow is not None

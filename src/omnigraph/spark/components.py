@@ -3,6 +3,8 @@
 Few pairs are joined in one task with numpy. Many pairs are joined by the rounds of large stars and
 small stars (Kiveris et al., 2014), which need a number of rounds that grows with the logarithm of
 the longest chain. The result does not depend on the order or the partitions of the pairs.
+
+Workers import this module, so it imports nothing that opens a graph.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def smallest_keys(
     """
     column = import_module("pyspark.sql.functions").col
     named = pairs.select(column(left).alias(_LEFT), column(right).alias(_RIGHT))
-    if named.limit(one_task_pairs + 1).count() <= one_task_pairs:
+    if named.count() <= one_task_pairs:
         return _in_one_task(named)
     return _by_stars(named)
 

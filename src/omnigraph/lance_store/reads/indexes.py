@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -80,10 +80,18 @@ def coverage(dataset: Dataset, specs: Sequence[IndexSpec]) -> tuple[Coverage, ..
     return tuple(found)
 
 
-def uncovered_rows(dataset: Dataset, column: str) -> int:
-    """Rows that a lookup by this column has to scan, because no index covers them."""
-    (found,) = coverage(dataset, [IndexSpec(column, IndexKind.SORTED)])
-    return found.pending_rows
+class Uncovered(NamedTuple):
+    """What a lookup by a column has to scan, because no index covers it."""
+
+    rows: int
+    fragments: int
+
+
+def uncovered(dataset: Dataset, column: str) -> Uncovered:
+    index = find_index(dataset, column, IndexKind.SORTED)
+    covered = frozenset[int]() if index is None else index.covered
+    outside = [f for f in dataset.get_fragments() if f.fragment_id not in covered]
+    return Uncovered(sum(f.count_rows() for f in outside), len(outside))
 
 
 # Looking up this many values, each in two groups, takes less than a second.

@@ -1,0 +1,124 @@
+"""Which fragments a lookup by id or by the end of an edge has to search.
+
+An index covers the fragments that were there when it was built. Lance searches all other fragments
+one by one, and every small write makes one more: with 40 of them a lookup takes five times as long.
+This module remembers the ids and ends that small fragments hold, so that a lookup leaves out the
+fragments that do not hold a wanted one. Only absence is trusted: deleted rows may be remembered.
+
+The name of a data file is unique and its rows never change, so what is remembered of a file is true
+for every version and every branch that has the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.lance_store.reads.indexes import find_index
+from omnigraph.lance_store.store import Dataset
+from omnigraph.values.bounded_cache import BoundedCache
+from omnigraph.values.indexes import IndexKind
+
+_KEYS = ("id", "src", "dst")
+
+# Larger fragments come from loads, and are searched until an index covers them.
+_MOST_ROWS = 1000
+# With fewer fragments outside of the index it is not worth the trouble.
+_FEWEST = 3
+_FILES = 65_536
+_VALUES = 2_000_000
+
+_Held = Mapping[str, frozenset[str]]
+_held: BoundedCache[str, _Held] = BoundedCache(_FILES, _VALUES)
+"""The values of the key columns, by data file."""
+
+_files: WeakKeyDictionary[Dataset, dict[int, str | None]] = WeakKeyDictionary()
+"""The data file of each recent fragment that was looked at; None for a large fragment.
+
+The versions that this process makes one from the other share a dict, because a commit does not use
+a fragment id again.
+"""
+
+
+def remember_written(fragments: Sequence[Any], rows: pa.Table) -> None:
+    """Remember the rows of a small write, which are the rows of its one fragment."""
+    if len(fragments) == 1 and rows.num_rows <= _MOST_ROWS:
+        _remember(fragments[0].files[0].path, rows)
+
+
+def remember_successor(before: Dataset, after: Dataset) -> None:
+    """`after` is the version that one commit made from `before`."""
+    known = _files.get(before)
+    if known is not None:
+        _files[after] = known
+
+
+def fragments_to_search(dataset: Dataset, wanted: Mapping[str, pa.Array]) -> list[Any] | None:
+    """The fragments that may hold a wanted value in one of these columns; None: all of them."""
+    present = set(dataset.fragment_ids())
+    if len(present) < _FEWEST or not set(wanted) <= set(_KEYS):
+        return None
+    indexes = [find_index(dataset, column, IndexKind.SORTED) for column in wanted]
+    covered = {index.covered if index is not None else None for index in indexes}
+    if len(covered) != 1:
+        return None  # Lance would search what one of the indexes does not cover
+    (within,) = covered
+    recent = sorted(present - within) if within is not None else []
+    if within is None or len(recent) < _FEWEST:
+        return None
+    sought = {column: frozenset(values.to_pylist()) for column, values in wanted.items()}
+    files = _files_of(dataset, recent)
+    unknown = [f for f in recent if (file := files[f]) is not None and file not in _held]
+    if unknown:
+        _read(dataset, unknown, files)
+    chosen = [f for f in recent if _may_hold(files[f], sought)]
+    return [dataset.get_fragment(f) for f in sorted([*(within & present), *chosen])]
+
+
+def _files_of(dataset: Dataset, fragments: Sequence[int]) -> dict[int, str | None]:
+    known = _files.get(dataset, {})
+    if len(known) > 2 * len(fragments) + 64:
+        known = {f: known[f] for f in fragments if f in known}
+    for fragment_id in fragments:
+        if fragment_id not in known:
+            found = dataset.get_fragment(fragment_id).metadata
+            is_small = found.physical_rows <= _MOST_ROWS and len(found.files) == 1
+            known[fragment_id] = found.files[0].path if is_small else None
+    _files[dataset] = known
+    return known
+
+
+def _read(dataset: Dataset, fragments: Sequence[int], files: Mapping[int, str | None]) -> None:
+    """Read and remember the keys of small fragments, all of them with one scan."""
+    columns = [name for name in _KEYS if name in dataset.schema.names]
+    found = dataset.scanner(
+        columns=columns,
+        fragments=[dataset.get_fragment(f) for f in fragments],
+        with_row_address=True,
+    ).to_table()
+    places = found.column("_rowaddr").to_numpy() >> np.uint64(32)
+    for fragment_id in fragments:
+        file = files[fragment_id]
+        assert file is not None
+        _remember(file, found.filter(pa.array(places == np.uint64(fragment_id))))
+
+
+def _remember(file: str, rows: pa.Table) -> None:
+    held = {
+        name: frozenset(pc.drop_null(rows.column(name)).to_pylist())
+        for name in _KEYS
+        if name in rows.column_names
+    }
+    _held.put(file, held, sum(map(len, held.values())) + 1)
+
+
+def _may_hold(file: str | None, sought: Mapping[str, frozenset[str]]) -> bool:
+    held = _held.get(file) if file is not None else None
+    if held is None:
+        return True
+    return any(not values.isdisjoint(held[column]) for column, values in sought.items())
