@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from omnigraph.diff.change import Change
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
+from omnigraph.lance_store.reads import row_lookup
 from omnigraph.merge import operation, output, tables
 from omnigraph.settings.models import HistorySettings, Settings
 from omnigraph_testing.invariants import assert_at_rest
@@ -113,6 +114,26 @@ def applied(changes: Iterable[Change], content: Content) -> Content:
 @given(st.lists(WRITE | MERGE, min_size=3, max_size=14))
 def test_merged_content_is_the_models(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
+        play(init(Path(folder) / "g", SCHEMA, settings=SMALL), steps)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(WRITE | MERGE, min_size=3, max_size=14),
+    st.sampled_from((0, 1, 2)),
+    st.sampled_from((0, 4)),
+    st.sampled_from((1, 2, 1024)),
+)
+def test_merged_like_many_rows(
+    steps: list[Any], longest_list: int, scanned_rows: int, chunk_ids: int
+) -> None:
+    """Rows are read by scans, and written to files before the commit."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operation, "LARGE", 0)
+        patch.setattr(output, "ROWS_IN_MEMORY", 0)
+        patch.setattr(tables, "CHUNK_IDS", chunk_ids)
+        patch.setattr(row_lookup, "LONGEST_LIST", longest_list)
+        patch.setattr(row_lookup, "_SCANNED_ROWS_PER_ID", scanned_rows)
         play(init(Path(folder) / "g", SCHEMA, settings=SMALL), steps)
 
 

@@ -27,7 +27,7 @@ from omnigraph.lance_store.staging.stage import (
     stage_written,
     write_edit,
 )
-from omnigraph.lance_store.staging.written_fragments import stage_adoption
+from omnigraph.lance_store.staging.written_fragments import addresses_of, stage_adoption
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.manifest.changed_ids import ChangedIds, ChangeList, Op, record_ids
 from omnigraph.manifest.publication import TableMove
@@ -278,7 +278,11 @@ def _stage_adoption(store: Store, pin: TablePin, effect: AdoptRows) -> StagedTab
         )
     if effect.changes.total == 0:
         return None
-    gone = effect.changes.batches(Op.UPDATE, Op.DELETE)
+    known = effect.replaced
+    if known is not None and known.version == pin.version:
+        gone = list(known.addresses)
+    else:
+        gone = addresses_of(store, pin.at, effect.changes.batches(Op.UPDATE, Op.DELETE))
     write = stage_adoption(store, pin.at, effect.fragments, gone)
     return StagedTable(pin, write, effect.changes)
 
@@ -380,7 +384,7 @@ class KnownIds:
 
         Calls `scan` for the ids of a small table once it is written to repeatedly.
         """
-        if pin.row_count == 0:
+        if pin.row_count == 0 or len(ids) == 0:
             return ids.slice(0, 0)
         known = self._known(pin, recent)
         if known is None:

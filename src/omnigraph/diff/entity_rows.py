@@ -127,17 +127,22 @@ def rows_of(
 
 def align(found: pa.Table, ids: pa.Array, schema: pa.Schema) -> AlignedRows:
     """Rows in the order of `ids`, with all columns of `schema`."""
-    position = pc.index_in(ids, value_set=found.column("id").combine_chunks())
-    present = np.asarray(position.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    stored = found.column("id")
+    if stored.equals(pa.chunked_array([ids], stored.type)):
+        present = np.ones(len(ids), dtype=bool)
+    else:
+        position = pc.index_in(ids, value_set=stored.combine_chunks())
+        present = np.asarray(position.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        found = found.take(position)
     arrays = [
-        _cast(found.column(field.name).take(position), field)
+        _cast(found.column(field.name), field)
         if field.name in found.column_names
         else pa.chunked_array([pa.nulls(len(ids), field.type)])
         for field in schema
     ]
     rows = pa.table(dict(zip(schema.names, arrays, strict=True)))
     has_places = ROW_ADDRESS in found.column_names
-    return AlignedRows(rows, present, found.select(PLACE).take(position) if has_places else None)
+    return AlignedRows(rows, present, found.select(PLACE) if has_places else None)
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

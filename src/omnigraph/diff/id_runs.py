@@ -86,7 +86,8 @@ class IdRuns:
             ends = [_position_after(run, last) for run in runs]
             parts = [run[a:b] for run, a, b in zip(runs, starts, ends, strict=True)]
             starts = ends
-            found = _sorted_distinct(pa.concat_arrays(parts))
+            filled = [part for part in parts if len(part)]
+            found = filled[0] if len(filled) == 1 else _sorted_distinct(pa.concat_arrays(filled))
             # Overlapping runs give up to `most` ids each: split, so that no chunk is larger.
             given = 0
             while given < len(found):
@@ -113,5 +114,7 @@ def _position_after(run: pa.Array, value: str) -> int:
 
 
 def _sorted_distinct(ids: pa.Array) -> pa.Array:
+    if pc.all(pc.less(ids[:-1], ids[1:])).as_py() is not False:
+        return ids  # loads and merges list ids in order
     distinct = pc.unique(ids)
     return distinct.take(pc.sort_indices(distinct))

@@ -31,7 +31,14 @@ from omnigraph.merge.decisions import Decisions
 from omnigraph.merge.tables import TableMerge
 from omnigraph.merge.three_way import MergedRows
 from omnigraph.values.known_names import LOCAL
-from omnigraph.writes.changeset import AdoptRows, ContentEffect, EditRows, Located, ReplaceRows
+from omnigraph.writes.changeset import (
+    AdoptRows,
+    ContentEffect,
+    EditRows,
+    Located,
+    ReplacedRows,
+    ReplaceRows,
+)
 from omnigraph.writes.row_compare import Mask
 
 ROWS_IN_MEMORY = 200_000
@@ -157,9 +164,14 @@ class LocalOutput:
         self._schema = table_schema(entity)
         self._rows = ChangedRows(self._schema, scratch)
         self._located: list[Located] = []
+        self._replaced: list[pa.ChunkedArray] | None = []
 
     def add(self, merged: MergedRows) -> None:
         self._rows.add(merged.written, merged.is_new, merged.deleted)
+        if self._replaced is not None and merged.replaced is not None:
+            self._replaced.append(merged.replaced)
+        else:
+            self._replaced = None
         if self._rows.in_memory:
             self._located.append(merged.located)
         else:
@@ -189,7 +201,15 @@ class LocalOutput:
             return self._edit(unmoved=pin == merged_at)
         dataset = store.open(pin.at)
         fragments = [f for rows in fragment_sized(self.batches()) for f in write_to(dataset, rows)]
-        return AdoptRows(pin.key, pin.location, pin.branch, tuple(fragments), self._rows.listed())
+        found = self._replaced if pin == merged_at else None
+        return AdoptRows(
+            pin.key,
+            pin.location,
+            pin.branch,
+            tuple(fragments),
+            self._rows.listed(),
+            None if found is None else ReplacedRows(pin.version, tuple(found)),
+        )
 
     def _edit(self, *, unmoved: bool) -> EditRows:
         written, deletes = list(self.batches()), self.ids(Op.DELETE)

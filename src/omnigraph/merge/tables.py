@@ -39,7 +39,7 @@ from omnigraph.diff.entity_rows import (
     same_content,
     tables_by_identity,
 )
-from omnigraph.diff.id_runs import CHUNK_IDS, IdRuns, Scratch
+from omnigraph.diff.id_runs import IdRuns, Scratch
 from omnigraph.lance_store.reads.scan import id_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.lineage import Lineage
@@ -58,6 +58,7 @@ from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.values.identifiers import TableKey
 
 CHUNK_BYTES = 32 * 1024 * 1024
+CHUNK_IDS = 1024 * 1024
 
 _NOTHING_FORCED = Forced()
 
@@ -238,8 +239,8 @@ class TableMerge:
         own = [own_types(schema, self.entity, t.entity if t else None) for t in stored]
         size = ChunkSize(store, stored, CHUNK_BYTES, CHUNK_IDS)
         for some in ids.chunks(size=size):
-            base = self.base.rows(store, some, own[0])
-            ours = self._same_rows(base) if self.untouched else self.ours.rows(store, some, own[1])
+            ours = self.ours.rows(store, some, own[1])
+            base = ours if self._is_base_in_ours else self.base.rows(store, some, own[0])
             theirs = self.theirs.rows(store, some, own[2], since=base_at)
             size.learn(base, ours, theirs)
             declared = tuple(t.entity if t else None for t in stored)
@@ -265,11 +266,13 @@ class TableMerge:
             )
             yield merge_rows(three, decisions, self.forced)
 
-    def _same_rows(self, base: AlignedRows) -> AlignedRows:
-        """The rows of the base as ours; a compaction may have moved them to other places."""
+    @property
+    def _is_base_in_ours(self) -> bool:
+        """Ours has the rows of the base in the same columns, so they are read once."""
         before, now = self.base.table, self.ours.table
-        moved = before is None or now is None or before.pin.at != now.pin.at
-        return replace(base, places=None) if moved else base
+        if not self.untouched or before is None or now is None:
+            return False
+        return replace(before, pin=now.pin) == now
 
     def _with_returned(
         self, base: AlignedRows, ours: AlignedRows, theirs: AlignedRows

@@ -19,6 +19,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images
 from omnigraph.errors import InvalidArgument
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take, given_value
 from omnigraph.values.blob_values import blob_value
@@ -73,6 +74,8 @@ class MergedRows:
     disputed: Disputed
     located: Located
     """Where the changed rows of ours are stored, if the lookup returned it."""
+    replaced: pa.ChunkedArray | None
+    """Addresses of our rows that are written again or deleted, if the lookup returned them."""
 
 
 class _Choice:
@@ -286,6 +289,7 @@ def _result(
         conflicts=conflicts,
         disputed=disputed,
         located=_located(three, written, deleted),
+        replaced=_replaced(three, written | deleted),
     )
 
 
@@ -303,16 +307,23 @@ def _located(three: ThreeSides, written: Mask, deleted: Mask) -> Located:
     )
 
 
+def _replaced(three: ThreeSides, changed: Mask) -> pa.ChunkedArray | None:
+    places = three.ours.places
+    if places is None:
+        return None
+    return places.column(ROW_ADDRESS).filter(pa.array(changed & three.ours.present))
+
+
 def _pick(three: ThreeSides, choice: _Choice, column: pa.Field) -> pa.ChunkedArray:
     count = len(three.ids)
     sides = [side.rows[column.name] for side in (three.ours, three.theirs, three.base)]
     codes = np.where(choice.row > 0, choice.row, choice.column[column.name]).astype(np.int64)
     codes[codes == _GONE] = _OURS
-    if codes.any():
+    if (codes == codes[0]).all():
+        picked = sides[codes[0]]
+    else:
         stacked = pa.chunked_array([chunk for side in sides for chunk in side.chunks], column.type)
         picked = stacked.take(pa.array(codes * count + np.arange(count)))
-    else:
-        picked = sides[0]
     given = choice.values.get(column.name)
     if given:
         values = picked.to_pylist()

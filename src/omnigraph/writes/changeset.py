@@ -58,13 +58,22 @@ class ReplaceRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacedRows:
+    """Addresses, in one version of a table, of all stored rows that a write updates or deletes."""
+
+    version: int
+    addresses: tuple[pa.ChunkedArray, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AdoptRows:
     """Rows that are already written as fragments of one physical branch.
 
     `fragments` is the result of `lance_store.staging.written_fragments.write_rows`, in order.
     `location` and `branch` name the dataset that they were written for. `changes` lists every id
     that is inserted, updated or deleted, and the commit records it. Staging looks up the rows to
-    replace by these ids, so the same effect can be staged again on a newer pin.
+    replace by these ids, so the same effect can be staged again on a newer pin. Where they are
+    known (`replaced`), it looks nothing up.
     """
 
     key: TableKey
@@ -72,6 +81,7 @@ class AdoptRows:
     branch: str | None
     fragments: tuple[str, ...]
     changes: ChangeList
+    replaced: ReplacedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)

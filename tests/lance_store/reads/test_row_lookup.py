@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.lance_store.advance import advance
 from omnigraph.lance_store.reads import row_lookup
 from omnigraph.lance_store.reads.filters import have_literals
 from omnigraph.lance_store.reads.row_lookup import (
     addresses_by_fragment,
     find_candidates,
     find_rows,
+    find_sorted,
 )
 from omnigraph.lance_store.store import Store
 
@@ -55,6 +58,51 @@ def test_nothing_asked_nothing_there(store: Store, rows) -> None:
         assert found.schema.field("_rowaddr").type == pa.uint64()
 
 
+LETTERS = st.sampled_from("abcdefgh")
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    stored=st.lists(LETTERS, min_size=1, unique=True),
+    deleted=st.sets(LETTERS),
+    rewritten=st.sets(LETTERS),
+    sought=st.sets(st.sampled_from("abcdefghi")).map(sorted),
+    longest=st.sampled_from((0, 1, 2000)),
+    scanned=st.sampled_from((0, 1, 4)),
+)
+def test_sorted_ids_are_found_in_every_way(
+    store: Store,
+    rows,
+    stored: list[str],
+    deleted: set[str],
+    rewritten: set[str],
+    sought: list[str],
+    longest: int,
+    scanned: int,
+) -> None:
+    """By the index, by a scan, and in the fragments that are younger than another version."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_lookup, "LONGEST_LIST", longest)
+        patch.setattr(row_lookup, "_SCANNED_ROWS_PER_ID", scanned)
+        first = at = rows.create(str(uuid4()), **{i: n for n, i in enumerate(stored)})
+        gone = [i for i in stored if i in deleted]
+        if gone:
+            at = advance(store, rows.delete(at, *gone))
+        content = rows.read(at)
+        changed = {i: 100 + n for i, n in content.items() if i in rewritten}
+        if changed:
+            at = advance(store, rows.rewrite(at, **changed))
+        content |= changed
+        ids, dataset = pa.array(sought, pa.string()), store.open(at)
+        wanted = [{"id": i, "n": content[i]} for i in sought if i in content]
+        places = find_rows(dataset, ids).select(["id", "_rowid", "_rowaddr"]).to_pylist()
+        for since in (None, store.open(first)):
+            found = find_sorted(dataset, ids, ["id", "n"], since)
+            assert found.select(["id", "n"]).to_pylist() == wanted
+            located = found.select(["id", "_rowid", "_rowaddr"]).to_pylist()
+            assert located == sorted(places, key=lambda row: row["id"])
+
+
 MOMENTS = [-62135596800000, -9223372036855, -1, 0, 1, 1700000000123, 9223372036855, 253402300799999]
 CASES = {
     "unsigned": pa.array([0, 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1], pa.uint64()),
@@ -89,4 +137,4 @@ def test_addresses_are_grouped_by_fragment(pairs: list[tuple[int, int]]) -> None
     grouped = list(addresses_by_fragment(addresses))
     assert [f for f, _ in grouped] == sorted({f for f, _ in pairs})
     assert sorted((f, o) for f, offsets in grouped for o in offsets) == sorted(pairs)
-    assert all(offsets == sorted(offsets) for _, offsets in grouped)
+    assert all(offsets.tolist() == sorted(offsets) for _, offsets in grouped)

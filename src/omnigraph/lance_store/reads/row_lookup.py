@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +27,9 @@ _MOST_RECENT_ROWS = 200_000
 
 # Reading this many neighbouring rows takes as long as finding one by the index.
 _RECENT_ROWS_PER_ID = 40
+
+# Up to so many rows for each wanted one, a scan is faster than the id index.
+_SCANNED_ROWS_PER_ID = 4
 
 # Rows may be wide, so batches that are read ahead are bounded by bytes.
 _SCAN_BATCH_BYTES = 8 * 1024 * 1024
@@ -80,8 +84,7 @@ def find_recent_rows(
     if len(ids) == 0:
         return _empty(dataset, wanted)
     with snapshot_errors("looking up recent rows"):
-        new = sorted({*dataset.fragment_ids()} - {*older.fragment_ids()})
-        recent = [dataset.get_fragment(fragment_id) for fragment_id in new]
+        recent = _fragments_since(dataset, older)
         if recent and sum(f.metadata.physical_rows for f in recent) <= most_rows:
             found = dataset.scanner(
                 columns=wanted,
@@ -99,34 +102,84 @@ def find_recent_rows(
 def find_sorted(
     dataset: Dataset, ids: pa.Array, columns: Sequence[str], since: Dataset | None = None
 ) -> pa.Table:
-    """`columns` of the rows whose id is in `ids`, which are sorted and distinct.
+    """`columns`, `_rowid` and `_rowaddr` of the rows whose id is in `ids`, in the order of `ids`.
 
-    Many ids are read as one range of the id index, so that consecutive calls scan the table at most
-    once. Few ids come with `_rowid` and `_rowaddr`. `since` is a version after which the ids were
-    probably written.
+    The ids are sorted and distinct. `since` is a version after which they were probably written:
+    the fragments that it does not have are searched first. Many ids are read by a scan of the
+    table or of a range of the id index, so that consecutive calls do not look up single rows.
     """
     wanted = list(columns)
     if len(ids) == 0 or dataset.count_rows() == 0:
         return _empty(dataset, wanted)
     if len(ids) <= LONGEST_LIST:
         if since is None:
-            return find_rows(dataset, ids, wanted)
-        return find_recent_rows(dataset, since, ids, wanted, _RECENT_ROWS_PER_ID * len(ids))
+            return _in_order(find_rows(dataset, ids, wanted), ids)
+        most = _RECENT_ROWS_PER_ID * len(ids)
+        return _in_order(find_recent_rows(dataset, since, ids, wanted, most), ids)
+    with snapshot_errors("looking up ids"):
+        if since is None:
+            return _in_order(_scan_between(dataset, ids, wanted), ids)
+        recent = _fragments_since(dataset, since)
+        if sum(f.metadata.physical_rows for f in recent) > _SCANNED_ROWS_PER_ID * len(ids):
+            return _in_order(_scan_between(dataset, ids, wanted), ids)
+        found = _in_order(_scan_between(dataset, ids, wanted, recent), ids)
+    if found.num_rows == len(ids):
+        return found
+    known = pc.is_in(ids, value_set=found.column("id").combine_chunks())
+    older = find_sorted(dataset, ids.filter(pc.invert(known)), wanted)
+    return _in_order(pa.concat_tables([found, older], promote_options="default"), ids)
+
+
+def _fragments_since(dataset: Dataset, older: Dataset) -> list[Any]:
+    new = sorted({*dataset.fragment_ids()} - {*older.fragment_ids()})
+    return [dataset.get_fragment(fragment_id) for fragment_id in new]
+
+
+def _scan_between(
+    dataset: Dataset, ids: pa.Array, columns: list[str], fragments: list[Any] | None = None
+) -> pa.Table:
+    """The rows from the first id to the last one; of several times as many, only those of `ids`."""
+    if fragments == []:
+        return _empty(dataset, columns)
     first, last = (ids[i].as_py() for i in (0, len(ids) - 1))
     in_range = (Condition("id", ">=", (first,)), Condition("id", "<=", (last,)))
+    # The id index gives rows of a range one by one, so most of a table is read without it.
+    whole = fragments is not None or dataset.count_rows() <= _SCANNED_ROWS_PER_ID * len(ids)
     scanner = dataset.scanner(
-        columns=wanted,
-        filter=lance_filter(in_range),
+        columns=columns,
+        filter=None if whole else lance_filter(in_range),
+        fragments=fragments,
         batch_size_bytes=_SCAN_BATCH_BYTES,
         batch_readahead=_SCAN_READAHEAD,
+        with_row_id=True,
+        with_row_address=True,
         **scan_options(dataset),
     )
-    with snapshot_errors("looking up ids"):
-        parts = [
-            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column("id"), value_set=ids))
-            for batch in scanner.to_batches()
-        ]
-    return pa.concat_tables(parts) if parts else _empty(dataset, wanted)
+    parts = [_empty(dataset, columns)]
+    held = 0
+    for batch in scanner.to_batches():
+        rows = pa.Table.from_batches([batch])
+        if whole:
+            stored = rows.column("id")
+            within = pc.and_(pc.greater_equal(stored, first), pc.less_equal(stored, last))
+            rows = rows if pc.all(within).as_py() else rows.filter(within)
+        parts.append(rows)
+        held += rows.num_rows
+        # Every probe hashes the ids again, so there is one for many batches, or none.
+        if held > 2 * len(ids):
+            gathered = pa.concat_tables(parts[1:])
+            parts[1:] = [gathered.filter(pc.is_in(gathered.column("id"), value_set=ids))]
+            held = parts[1].num_rows
+    return pa.concat_tables(parts[1:]) if held else parts[0]
+
+
+def _in_order(found: pa.Table, ids: pa.Array) -> pa.Table:
+    """The rows of `ids` among the found ones, in the order of `ids`."""
+    stored = found.column("id")
+    if stored.equals(pa.chunked_array([ids], stored.type)):
+        return found
+    position = pc.index_in(ids, value_set=stored.combine_chunks())
+    return found.take(position.drop_null())
 
 
 def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]) -> pa.Table:
@@ -179,16 +232,16 @@ def find_candidates(
 
 def addresses_by_fragment(
     addresses: pa.ChunkedArray | pa.Array,
-) -> Iterator[tuple[int, list[int]]]:
-    """Row addresses as (fragment id, row offsets), ascending."""
-    values = np.sort(addresses.to_numpy(zero_copy_only=False) if len(addresses) else np.empty(0))
+) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+    """Row addresses as (fragment id, row offsets), ascending and distinct."""
+    values = np.unique(addresses.to_numpy(zero_copy_only=False) if len(addresses) else np.empty(0))
     values = values.astype(np.uint64)
     fragments = values >> np.uint64(32)
     offsets = values & np.uint64(0xFFFFFFFF)
     starts = np.flatnonzero(np.diff(fragments, prepend=np.uint64(2**63)))
     edges = [*(int(start) for start in starts), len(values)]
     for a, b in pairwise(edges):
-        yield int(fragments[a]), offsets[a:b].tolist()
+        yield int(fragments[a]), offsets[a:b]
 
 
 def _empty(dataset: Dataset, columns: Sequence[str]) -> pa.Table:

@@ -164,7 +164,9 @@ def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], 
         [chunk for column in columns for chunk in column.chunks], type=pa.uint64()
     )
     for fragment_id, offsets in addresses_by_fragment(addresses):
-        metadata = dataset.get_fragment(fragment_id).delete_rows(offsets)
+        fragment = dataset.get_fragment(fragment_id)
+        is_emptied = len(offsets) == fragment.count_rows()
+        metadata = None if is_emptied else fragment.delete_rows(offsets.tolist())
         if metadata is None:
             emptied.append(fragment_id)
         else:

@@ -60,12 +60,18 @@ def write_to(dataset: Dataset, rows: pa.Table) -> tuple[str, ...]:
 
 
 def stage_adoption(
-    store: Store, at: DatasetVersion, fragments: Sequence[str], gone: Iterable[pa.Array]
+    store: Store, at: DatasetVersion, fragments: Sequence[str], gone: list[pa.ChunkedArray]
 ) -> StagedWrite:
-    """Add the fragments and remove the stored rows whose ids `gone` gives in batches."""
+    """Add the fragments and remove the stored rows at the addresses `gone`."""
+    return stage_update(store, at, _decode(fragments), gone)
+
+
+def addresses_of(
+    store: Store, at: DatasetVersion, ids: Iterable[pa.Array]
+) -> list[pa.ChunkedArray]:
+    """Addresses of the stored rows whose ids are given in batches."""
     dataset = store.open(at)
-    addresses = [_addresses(dataset, ids) for ids in _in_passes(gone)]
-    return stage_update(store, at, _decode(fragments), addresses)
+    return [find_rows(dataset, some).column(ROW_ADDRESS) for some in _in_passes(ids)]
 
 
 def written_batches(
@@ -111,10 +117,6 @@ def written_dataset(
 
 def _decode(fragments: Sequence[str]) -> list[Any]:
     return [FragmentMetadata.from_json(text) for text in fragments]
-
-
-def _addresses(dataset: Dataset, ids: pa.Array) -> pa.ChunkedArray:
-    return find_rows(dataset, ids).column(ROW_ADDRESS)
 
 
 def _in_passes(batches: Iterable[pa.Array]) -> Iterable[pa.Array]:
