@@ -2,10 +2,15 @@
 
 Every round starts from a compacted table and makes the same number of commits with one writer and
 with many, in turn, so that both see tables of the same shape and the same machine.
+
+The same is measured on a store whose every request takes as long as one to S3, which is what group
+commit is for. The store is a server of the tests on the same cores, so the requests of a commit are
+a figure, too.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import tempfile
 import threading
@@ -17,10 +22,14 @@ from bench.harness import Figure, p50, report
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.settings.models import MaintenanceSettings, Settings
+from omnigraph_testing.s3_server import S3Server
 
 WRITERS = 64
 ROUNDS = {"small": 3, "full": 7}
 COMMITS_EACH = 3
+DISTANT_COMMITS = {"small": 5, "full": 15}
+"""Commits of the one writer on the distant store. The others make two each."""
+REQUEST_SECONDS = 0.02
 SCHEMA = "node Note { text: String }"
 TEXT = "query insert($text: String) { insert Note { text: $text } }"
 
@@ -49,6 +58,7 @@ class Measured:
 def run(scale: str) -> None:
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
         found = figures(Path(folder), ROUNDS[scale])
+    found += distant_figures(DISTANT_COMMITS[scale])
     notes = [f"scale {scale}", f"{WRITERS} threads that write one row after the other"]
     report("group_commit", found, notes)
 
@@ -90,6 +100,41 @@ def figures(folder: Path, rounds: int) -> list[Figure]:
             "ms",
             "stated",
             against="our own, one writer",
+        ),
+    ]
+
+
+def distant_figures(commits: int) -> list[Figure]:
+    settings = Settings(maintenance=MaintenanceSettings(automatic=False))
+    one, many = Measured(), Measured()
+    with S3Server(REQUEST_SECONDS) as server:
+        os.environ.update(server.environment())
+        graph = init("s3://graphs/group-commit", SCHEMA, settings=settings)
+        for _ in range(5):
+            insert(graph)
+        with server.recorded() as alone:
+            measure(graph, 1, commits, one)
+        with server.recorded() as together:
+            measure(graph, WRITERS, 2, many)
+        graph.close()
+    where = f"requests of {REQUEST_SECONDS * 1000:.0f} ms"
+    return [
+        Figure(
+            f"{WRITERS} writers, {where}",
+            many.commits_per_second,
+            one.commits_per_second,
+            "commits/s",
+            ">= 3",
+            "higher",
+            against="our own, one writer on the same store",
+        ),
+        Figure(
+            f"{WRITERS} writers, requests of a commit",
+            len(together) / len(many.waits),
+            len(alone) / len(one.waits),
+            "requests",
+            "stated",
+            against="our own, one writer on the same store",
         ),
     ]
 

@@ -1,8 +1,8 @@
 """An S3 endpoint on 127.0.0.1: moto in a child process, behind a proxy.
 
-The proxy counts requests, and can drop an answer after the store has carried out the request. The
-child ends when its standard input closes, so it ends with the test process even when that is
-killed.
+The proxy counts requests, can delay them as a distant store does, and can drop an answer after the
+store has carried out the request. The child ends when its standard input closes, so it ends with
+the test process even when that is killed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,7 +55,7 @@ Matches = Callable[[Request], bool]
 class S3Server:
     """A running endpoint. Use it as a context manager, or call `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, delay_seconds: float = 0.0) -> None:
         self._moto = subprocess.Popen(
             [sys.executable, "-c", _MOTO],
             stdin=subprocess.PIPE,
@@ -66,7 +67,7 @@ class S3Server:
         line = self._moto.stdout.readline()
         assert line.strip().isdigit(), "moto did not start"
         self._moto_port = int(line)
-        self._proxy = _Proxy(self._moto_port)
+        self._proxy = _Proxy(self._moto_port, delay_seconds)
         self.create_bucket(BUCKET)
 
     @property
@@ -197,9 +198,10 @@ class _Proxy(ThreadingHTTPServer):
     # Lance opens many connections at once when it deletes; a full backlog costs seconds each.
     request_queue_size = 256
 
-    def __init__(self, moto_port: int) -> None:
+    def __init__(self, moto_port: int, delay_seconds: float) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.moto_port = moto_port
+        self.delay_seconds = delay_seconds
         self.lock = threading.Lock()
         self.recorders: list[list[Request]] = []
         self.losses: list[_Loss] = []
@@ -253,6 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.server.delay_seconds:
+            time.sleep(self.server.delay_seconds)
         refusal = self.server.refusal_for(_describe(self, body, 0))
         if refusal is not None:
             self._answer(refusal, [], b"")

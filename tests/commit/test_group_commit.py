@@ -169,6 +169,49 @@ def test_only_bad_writes_publish_nothing(graph: Graph) -> None:
     assert_at_rest(graph)
 
 
+def fragments_of_notes(graph: Graph, at: str | None = None) -> int:
+    pin = graph.snapshot(at=at).pin(NOTE)
+    return len(graph.engine.store.open(pin.at).fragment_ids())
+
+
+def test_inserts_of_a_group_share_a_fragment(graph: Graph) -> None:
+    """Each moment keeps its rows; changes and deletes in between begin another fragment."""
+    before = fragments_of_notes(graph)
+    changed = {"Note": {"upsert": [{"id": "b", "text": "changed"}]}}
+    outcomes = together(
+        graph,
+        *(note(graph, i) for i in "abc"),
+        partial(graph.apply, changed),
+        note(graph, "d"),
+        partial(graph.apply, {"Note": {"delete": ["d", "n0"]}}),
+        *(note(graph, i) for i in "ef"),
+    )
+    ids = commit_ids(outcomes)
+    assert len(publications(outcomes)) == 1
+    shown = [notes_in(graph, at) for at in ids]
+    abc = {"n0", "a", "b", "c"}
+    assert shown[:4] == [{"n0", "a"}, {"n0", "a", "b"}, abc, abc]
+    assert shown[4:] == [abc | {"d"}, abc - {"n0"}, set("abce"), set("abcef")]
+    texts = [content(graph, at=at)["Note"]["b"]["text"] for at in ids[1:]]
+    assert texts == ["b", "b", *["changed"] * 5]
+    # "abc", the changed row, "ef"; the fragments of "n0" and "d" have no row any more.
+    assert fragments_of_notes(graph) == before + 2
+    assert fragments_of_notes(graph, ids[2]) == before + 1
+    assert graph.verify(full=True).ok
+    assert_at_rest(graph)
+
+
+def test_large_rows_of_a_group_are_written_once(graph: Graph) -> None:
+    before, large = fragments_of_notes(graph), "x" * staging._TAIL_BYTES
+    writes = [{"Note": {"insert": [{"id": f"w{n}", "text": large}]}} for n in range(4)]
+    outcomes = together(graph, *(partial(graph.apply, write) for write in writes))
+    assert len(publications(outcomes)) == 1
+    assert fragments_of_notes(graph) == before + 4
+    for number, at in enumerate(commit_ids(outcomes)):
+        assert notes_in(graph, at) == {"n0", *(f"w{n}" for n in range(number + 1))}
+    assert_at_rest(graph)
+
+
 def test_a_later_write_sees_the_earlier_ones(graph: Graph) -> None:
     older = 'query q() { update Person set { age: age + 1 } where name = "ada" }'
     outcomes = together(

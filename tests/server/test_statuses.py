@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -402,3 +403,44 @@ def test_a_graph_that_cannot_be_opened_is_set_aside(uri: str, tmp_path: Path) ->
         pass
     with omnigraph.open(uri) as graph:
         assert graph.verify().ok
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"POST /graphs/default/query HTTP/1.1\r\nHost: x\r\nContent-Length: zz\r\n\r\n",
+        b"GET /healthz HTTP/9.9\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_bytes_that_are_no_request(server: ThreadServer, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port)) as connection:
+        connection.settimeout(10)
+        connection.sendall(sent)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-type: application/json" in head
+    envelope = json.loads(body)
+    assert envelope["code"] == "bad_request"
+    assert f"x-request-id: {envelope['request_id']}".encode() in head
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "successor"),
+    [
+        ("/read", {"query_source": READ}, "query"),
+        ("/change", {"query_source": ADD, "params": {"name": "x"}}, "mutate"),
+        ("/ingest", {"data": ""}, "load"),
+    ],
+)
+def test_a_twin_names_one_successor(
+    server: ThreadServer, path: str, body: dict[str, Any], successor: str
+) -> None:
+    nested, flat = f"<{successor}>", f"</graphs/default/{successor}>"
+    with server.client() as client:
+        for address, link in ((f"/graphs/default{path}", nested), (path, flat)):
+            answer = client.post(address, json=body)
+            assert answer.status_code == 200, answer.text
+            assert answer.headers.get_list("deprecation") == ["true"]
+            assert answer.headers.get_list("link") == [f'{link}; rel="successor-version"']

@@ -23,6 +23,8 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import pyarrow as pa
+
 from omnigraph import failpoints
 from omnigraph.commit.arming import Arming, IntentHold
 from omnigraph.commit.creation import fork_unowned
@@ -314,6 +316,8 @@ class _Advances:
         self._thread = ThreadPoolExecutor(1, "group-advance")
         self._begun: list[Future[None]] = []
         self._made: list[DatasetVersion] = []
+        self._tails: dict[TableKey, int] = {}
+        """The id of the last fragment, by table."""
         self._stopped = False
         self._worker: int | None = None
 
@@ -336,7 +340,7 @@ class _Advances:
             self._files.submit(edit.written, self._store, self._before[edit.pin.key].at)
             for edit in edits
         ]
-        begun = self._thread.submit(self._advance, files)
+        begun = self._thread.submit(self._advance, edits, files)
         self._begun.append(begun)
         for table in edits:
             at = replace(table.pin.at, version=table.pin.version + 1)
@@ -365,30 +369,34 @@ class _Advances:
         self._files.shutdown(wait=True, cancel_futures=True)
         self._thread.shutdown(wait=True)
 
-    def _advance(self, files: Sequence[Future[EditedTable]]) -> None:
+    def _advance(self, edits: Sequence[FoundEdit], files: Sequence[Future[EditedTable]]) -> None:
         self._worker = threading.get_ident()
         try:
-            for written in files:
+            for edit, written in zip(edits, files, strict=True):
                 if self._stopped:
                     raise _NotAdvanced("the group was given up")
                 table = _table_of(written)
                 self._hold.check()
-                self._advance_one(table)
+                self._advance_one(table, edit)
                 failpoints.hit("group.after_advance_first")
         except BaseException:
             self._stopped = True  # the tables of later writes build on these
             raise
 
-    def _advance_one(self, table: EditedTable) -> None:
+    def _advance_one(self, table: EditedTable, edit: FoundEdit) -> None:
+        key = edit.pin.key
+        replaced = self._tails[key] if edit.refilled is not None else None
         try:
-            write = table.staged(self._store).write
+            write = table.staged(self._store, replaced).write
             outcome = advance(self._store, write)
         except StorageFailure as error:
             raise _NotAdvanced(str(error)) from error
         if isinstance(outcome, HeadMoved):
             orphan = outcome.head - (write.steps if outcome.landed_on_top else 0)
             foreign = replace(outcome.at, version=orphan) if orphan > table.pin.version else None
-            raise _NotAdvanced(f"{table.pin.key} was moved by another program", foreign)
+            raise _NotAdvanced(f"{key} was moved by another program", foreign)
+        if edit.tail is not None:
+            self._tails[key] = max(self._store.open(outcome).fragment_ids())
 
 
 def _table_of(written: Future[EditedTable]) -> EditedTable:
@@ -410,6 +418,8 @@ class _GroupWork:
     """Members whose writes were tried; the others wait for the next group."""
     tables: dict[TableKey, TablePin] = field(default_factory=dict)
     """The pins as the members so far have left them."""
+    tails: dict[TableKey, pa.Table | None] = field(default_factory=dict)
+    """The rows of the last fragment, by table; None when it may not be refilled."""
     head: str = ""
     keys: dict[_Key | None, str] = field(default_factory=dict)
     """Idempotency key -> the commit of this group that carries it."""
@@ -482,6 +492,7 @@ class _GroupWork:
             return
         if not edits:
             return
+        edits = tuple(edit.refilling(self.tails.get(edit.pin.key)) for edit in edits)
         parts, commit_id = self.parts, member.draft.commit_id
         history, clock = parts.settings.history, parts.clock
         changed = (record_changes(e, parts.store, history, clock) for e in edits)
@@ -490,6 +501,7 @@ class _GroupWork:
         self.hold.check()
         self.hold.leave_posted()
         advances.begin(edits)
+        self.tails.update((edit.pin.key, edit.tail) for edit in edits)
         member.moves = tuple(TableMove(e.pin, e.after(commit_id)) for e in edits)
         for table, move in zip(edits, member.moves, strict=True):
             parts.known_ids.committed(table.pin, move.after, table.changed.inserted)

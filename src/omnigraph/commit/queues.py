@@ -6,6 +6,7 @@ The queues only save retries. Whether two writers exclude each other is decided 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import random
 import threading
@@ -42,7 +43,7 @@ class TicketState(Enum):
 class Ticket:
     """A place in the line. Compared by identity: two threads may wait for the same resources."""
 
-    __slots__ = ("gone", "place", "resources", "woken", "write")
+    __slots__ = ("gone", "place", "resources", "then", "woken", "write")
 
     def __init__(self, resources: Resources, write: QueuedWrite | None = None) -> None:
         self.resources = resources
@@ -52,6 +53,14 @@ class Ticket:
         self.woken = threading.Event()
         self.gone = False
         """The thread was interrupted and does not wait any more."""
+        self.then: Ticket | None = None
+        """The ticket that this one wakes when it is awake itself."""
+
+    def wake_next(self) -> None:
+        """Safe to repeat, because an interrupt may come at any point."""
+        if self.then is not None:
+            self.then.woken.set()
+            self.then = None
 
 
 class ThreadQueue:
@@ -80,6 +89,7 @@ class ThreadQueue:
                     self._enter(ticket)
                 self._line.append(ticket)
             ticket.woken.wait()
+            ticket.wake_next()
             yield ticket.place is TicketState.INSIDE
         finally:
             # An interrupted wait comes here, too: a ticket that stays in the line would block its
@@ -87,6 +97,7 @@ class ThreadQueue:
             # that carries it ends, because its resources are in use.
             with self._lock:
                 ticket.gone = True
+                ticket.wake_next()
                 if ticket.place is not TicketState.CARRIED and ticket in self._line:
                     self._line.remove(ticket)
                     self._let_in()
@@ -118,12 +129,19 @@ class ThreadQueue:
     def put_down(self, carried: Sequence[Ticket], done: Sequence[Ticket]) -> None:
         """End the ride of tickets: those in `done` leave the line, the others wait again."""
         with self._lock:
+            leaving: list[Ticket] = []
             for ticket in carried:
                 if ticket in done or ticket.gone:
                     self._line.remove(ticket)
-                    ticket.woken.set()
+                    leaving += [] if ticket.gone else [ticket]
                 else:
                     ticket.place = TicketState.WAITS
+            # Each thread wakes the next one. Dozens of threads that wake at once would take the
+            # interpreter from each other, and from the thread that leads the next group.
+            for ticket, following in itertools.pairwise(leaving):
+                ticket.then = following
+            if leaving:
+                leaving[0].woken.set()
             self._let_in()
 
     def waiting(self) -> int:

@@ -110,6 +110,8 @@ class PendingTable:
             return EditRows(key, deletes=deletes, located=located) if self._deleted else None
         if not self._strict:
             return EditRows(key, upserts=rows, deletes=deletes, located=located)
+        if len(self._strict) == rows.num_rows:
+            return EditRows(key, rows, deletes=deletes, located=located)
         is_new = pc.is_in(rows.column(ID), value_set=pa.array(self._strict, pa.string()))
         new, others = rows.filter(is_new), rows.filter(pc.invert(is_new))
         return EditRows(key, new, others if others.num_rows else None, deletes, located)

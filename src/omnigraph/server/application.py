@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.routing import Route, Router
@@ -29,6 +29,7 @@ from omnigraph.server.exchange import Cors, Exchange, log_request, request_id_of
 from omnigraph.server.openapi import document
 from omnigraph.server.repeated_answers import RepeatedAnswers
 from omnigraph.server.replies import (
+    Headers,
     Receive,
     Refusal,
     Reply,
@@ -159,9 +160,8 @@ class HttpApplication:
         exchange.call = call
         if not entry.public:
             self._admit(call, exchange)
-        if entry.successor is not None:
-            link = f'<{entry.successor}>; rel="successor-version"'
-            exchange.headers += [(b"deprecation", b"true"), (b"link", link.encode())]
+        if entry.successor is not None and "graph_id" in path:
+            exchange.headers += _deprecated(entry.successor)
         if entry.body is not None:
             call.raw = await read_body(call, getattr(limits, entry.body_limit))
             exchange.bytes_in = len(call.raw)
@@ -188,20 +188,18 @@ class HttpApplication:
         if state.phase == STARTING:
             raise Unavailable("the server starts", reason="starting", retry_after=1.0)
         if call.route.place == GRAPH:
-            call.served = self._graph(call.path, exchange)
+            call.served = self._graph(call, exchange)
 
-    def _graph(self, path: Mapping[str, str], exchange: Exchange) -> Any:
-        graph_id = path.get("graph_id")
+    def _graph(self, call: Call, exchange: Exchange) -> Any:
+        graph_id = call.path.get("graph_id")
         if graph_id is not None:
             return self.state.graphs.find(graph_id)
         found = self.state.graphs.default
         if found is None:
             raise Refusal(404, "this server has several graphs: name one, /graphs/ID/…")
-        nested = f"/graphs/{found.graph_id}{exchange.scope['path']}"
-        exchange.headers += [
-            (b"deprecation", b"true"),
-            (b"link", f'<{nested}>; rel="successor-version"'.encode()),
-        ]
+        newer = call.route.successor
+        path = exchange.scope["path"] if newer is None else f"/{newer}"
+        exchange.headers += _deprecated(f"/graphs/{found.graph_id}{path}")
         return found
 
     async def _run(self, call: Call) -> Any:
@@ -241,6 +239,13 @@ class HttpApplication:
                     self._pace.clear()
                 # One slow run among fast ones, on a busy machine, does not count at once.
                 self._pace[key] = min(time.perf_counter() - began, 2 * last)
+
+
+def _deprecated(successor: str) -> Headers:
+    return [
+        (b"deprecation", b"true"),
+        (b"link", f'<{successor}>; rel="successor-version"'.encode()),
+    ]
 
 
 def _with_tag(call: Call, reply: Reply) -> Reply:

@@ -89,18 +89,31 @@ def write_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> WrittenEdit:
     return WrittenEdit(tuple(new), tuple(gone))
 
 
-def stage_written(store: Store, at: DatasetVersion, written: WrittenEdit) -> StagedWrite:
-    """The transaction of a written edit, on the version in which its rows were addressed."""
-    return stage_update(store, at, list(written.new), list(written.gone))
+def stage_written(
+    store: Store, at: DatasetVersion, written: WrittenEdit, replaced: int | None = None
+) -> StagedWrite:
+    """The transaction of a written edit, on the version in which its rows were addressed.
+
+    `replaced` is the id of a fragment whose rows the new files hold again.
+    """
+    return stage_update(store, at, list(written.new), list(written.gone), replaced)
 
 
 def stage_update(
-    store: Store, at: DatasetVersion, new: list[Any], gone: list[pa.ChunkedArray]
+    store: Store,
+    at: DatasetVersion,
+    new: list[Any],
+    gone: list[pa.ChunkedArray],
+    replaced: int | None = None,
 ) -> StagedWrite:
     """New fragments and deleted row addresses of one dataset as one strict transaction."""
     dataset = store.open(at)
+    removed = sum(len(column) for column in gone)
     with storage_errors(f"staging {at.location}"):
         touched, emptied = _delete_addresses(dataset, gone)
+        if replaced is not None:
+            emptied.append(replaced)
+            removed += dataset.get_fragment(replaced).count_rows()
         first = store.first_fragment(at)
         if first is not None and first.id not in {*emptied, *(f.id for f in touched)}:
             # Unchanged, but every writer of this version names it, so any two of them conflict.
@@ -116,7 +129,6 @@ def stage_update(
         if first is None and new:
             operation = LanceOperation.Append(new)
     transaction = Transaction(at.version, operation)
-    removed = sum(len(column) for column in gone)
     added = sum(fragment.physical_rows for fragment in new)
     return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows() + added - removed)
 
