@@ -55,7 +55,7 @@ FAILED = PipelineRun(
 
 
 def test_a_run_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    print_run(Session(), RUN)
+    print_run(Session(), RUN, str(Path.cwd() / "p.omni"))
     told = capsys.readouterr().out
     assert told.startswith("packages  run R1  succeeded in 1 min 23 s\n")
     for expected in (
@@ -64,20 +64,24 @@ def test_a_run_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "  check   packages: 10 of 12,000 (0.08%) rows fail `name IS NOT NULL`, in quarantine\n",
         "  merge   Package  11,000 inserted, 990 updated\n",
         "commit C1 on pipeline/packages/R1\n",
-        "omnigraph branch merge pipeline/packages/R1",
+        "  omnigraph branch merge pipeline/packages/R1 --store p.omni\n",
         "Package, the first 1 row:\n",
         "report /r/report.html\n",
     ):
         assert expected in told
-    print_run(Session(), FAILED)
+    print_run(Session(), RUN, "https://host/graphs/shop")
+    assert "branch diff pipeline/packages/R1 --server https://host --graph shop" in (
+        capsys.readouterr().out
+    )
+    print_run(Session(), FAILED, "p.omni")
     assert capsys.readouterr().err == "step packages: no column 'nam'\n"
 
 
 def test_a_run_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    print_run(Session(json=True), RUN)
+    print_run(Session(json=True), RUN, "p.omni")
     assert json.loads(capsys.readouterr().out)["targets"][0]["inserted"] == 11_000
     # With --watch every run is one line.
-    print_run(Session(json=True), RUN, brief=True)
+    print_run(Session(json=True), RUN, "p.omni", brief=True)
     assert capsys.readouterr().out.count("\n") == 1
 
 

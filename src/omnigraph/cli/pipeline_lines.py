@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.change_lines import short_text
@@ -46,8 +47,8 @@ _CHANGES = {
 }
 
 
-def print_run(session: Session, run: PipelineRun, brief: bool = False) -> None:
-    """A run as JSON, or as lines; `brief` is one line for a run that did nothing."""
+def print_run(session: Session, run: PipelineRun, graph: str, brief: bool = False) -> None:
+    """A run on `graph` as JSON, or as lines; `brief` is one line for a run that did nothing."""
     if session.json:
         print_result(json_text(run.to_dict()) if brief else json_text(run.to_dict(), indent=2))
         sys.stdout.flush()
@@ -72,7 +73,7 @@ def print_run(session: Session, run: PipelineRun, brief: bool = False) -> None:
         print_result(folded(f"  {message}", 4))
     for name, rows in run.samples.items():
         print_sample(name, rows)
-    for line in _end_lines(run):
+    for line in _end_lines(run, graph):
         print_result(folded(line, 2))
     if run.error is not None:
         print_note(paint(RED, str(run.error.get("error", "the run failed"))))
@@ -90,7 +91,7 @@ def _step_lines(run: PipelineRun) -> Iterator[str]:
         if source.files is not None:
             parts.append(f"{'from ' if parts else ''}{counted(source.files, 'file')}")
         yield f"  read    {source.name:<{width}}  {' '.join(parts)}".rstrip()
-    for step in run.steps:
+    for step in run.steps if run.targets or run.status.value != "empty" else ():
         rows = [f"{count:,}" for count in (step.rows_in, step.rows_out) if count is not None]
         told = f"{' -> '.join(rows)} rows, " if rows else ""
         yield f"  compute {step.name:<{width}}  {told}{duration(step.seconds)}"
@@ -119,7 +120,7 @@ def _change(target: TargetResult) -> str:
     return ", ".join(f"{count:,} {words}" for words, count in counts.items() if count) or "no rows"
 
 
-def _end_lines(run: PipelineRun) -> Iterator[str]:
+def _end_lines(run: PipelineRun, graph: str) -> Iterator[str]:
     if run.commit is not None:
         yield f"commit {run.commit} on {run.review_branch or run.branch}"
     elif run.dry_run:
@@ -127,12 +128,24 @@ def _end_lines(run: PipelineRun) -> Iterator[str]:
     elif run.status.value == "empty":
         yield f"nothing new, {run.branch} is unchanged"
     if run.review_branch is not None:
-        branch = run.review_branch
-        yield f"for review: omnigraph branch diff {branch}, then omnigraph branch merge {branch}"
+        branch, scope = run.review_branch, _scope_options(graph)
+        yield "for review:"
+        yield f"  omnigraph branch diff {branch} {scope}"
+        yield f"  omnigraph branch merge {branch} {scope}"
     if run.rejects is not None:
         yield f"rows that the graph refused: {run.rejects}"
     if run.report is not None:
         yield f"report {run.report}"
+
+
+def _scope_options(graph: str) -> str:
+    """The options by which other commands find the graph."""
+    if graph.startswith(("http://", "https://")):
+        server, _, name = graph.rpartition("/graphs/")
+        return f"--server {server} --graph {name}"
+    here = Path.cwd()
+    near = Path(graph).is_relative_to(here)
+    return f"--store {shlex.quote(str(Path(graph).relative_to(here)) if near else graph)}"
 
 
 def print_sample(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -155,7 +168,8 @@ def plan_lines(plan: PipelinePlan) -> None:
         inputs = ", ".join(step.inputs)
         print_result(folded(f"  compute {step.name}: {step.kind} of {inputs}{checks}", 10))
     for target in plan.targets:
-        rows = "" if target.rows_estimated is None else f", about {target.rows_estimated:,} rows"
+        known = target.rows_estimated
+        rows = "" if known is None else f", about {counted(known, 'row')}"
         stored = "" if target.stored is None else f", {target.stored:,} stored now"
         print_result(f"  {target.mode:<7} {target.type} from {target.origin}{rows}{stored}")
     for change in plan.schema_steps:
@@ -171,7 +185,7 @@ def _source(source: PlannedSource) -> str:
     if source.bytes:
         parts.append(readable_bytes(source.bytes))
     if source.rows_estimated is not None:
-        parts.append(f"about {source.rows_estimated:,} rows")
+        parts.append(f"about {counted(source.rows_estimated, 'row')}")
     shown = ", ".join(PurePath(each).name for each in source.first_files[:3])
     more = len(source.first_files) > 3 or (source.new_files or 0) > len(source.first_files)
     return ", ".join(parts) + (f" ({shown}{' …' if more else ''})" if shown else "")
@@ -218,5 +232,7 @@ def infer_lines(found: InferredPipeline) -> None:
             print_result(f"  {each['column']} -> {each['to']}: {share}")
         for note in table["notes"]:
             print_result(f"  {note}")
+    for file in found.left_out:
+        print_result(f"left out, because it has no rows: {file}")
     print_result(f"wrote {found.pipeline} and {found.schema}")
     print_note(f"edit both, then: omnigraph pipeline validate {found.pipeline}")

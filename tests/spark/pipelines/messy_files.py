@@ -65,3 +65,27 @@ def write_messy_files(folder: Path) -> Path:
         folder / "regions.parquet",
     )
     return folder
+
+
+def write_differing_files(folder: Path) -> Path:
+    """Series of files that differ: encoding, columns, an empty file, records that are broken."""
+    folder.mkdir(parents=True, exist_ok=True)
+    header = "Customer ID,Full Name,City"
+    (folder / "customers-1.csv").write_bytes(
+        f'\ufeff{header}\r\nC1,"Lovelace, Ada",London\r\nC2,"Two\r\nLines",Paris\r\n'
+        'C3,only two\r\nC1,"Lovelace, Ada",Rome\r\nC4,Bob,\r\nC5,Eve,Oslo\r\n'.encode()
+    )
+    (folder / "customers-2.csv").write_bytes(f"{header}\nC6,Jürgen,Köln\n".encode("cp1252"))
+    (folder / "customers-3.csv").write_bytes(b"")
+    (folder / "customers-4.csv").write_text("City,Customer ID,Full Name,Country\nBonn,C7,Zoe,DE\n")
+    orders = [
+        '{"order": 1, "customer": "C1", "total": 9.5}',
+        '{"order": 2, "customer": "C2", "total": 8}',
+        "not JSON",
+        '{"order": 2, "customer": "C2", "total": 7}',
+        '{"order": 3, "customer": "C404", "total": 1}',
+        '{"order": 4, "customer": "C7", "total": 3}',
+    ]
+    (folder / "orders-2026-11-16.ndjson").write_text("\n".join(orders) + "\n")
+    (folder / "nothing.csv").write_text("")
+    return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ def test_a_run_fails_with_its_place(
         ("sql: SELECT lower", "python: own_steps:f\n    inputs: [packages]\n    #", "a cycle"),
         ("sql: SELECT lower", "python: none_here:f\n    inputs: [raw]\n    #", "none_here"),
         ("schema: packages.pg", "schema: none.pg", "there is no file"),
+        ("in/packages/*.csv", "in/none.csv", r"pipeline.yaml:7:\d+: source raw: .*no such file"),
     ],
 )
 def test_what_validate_refuses(case: Case, old: str, new: str, message: str) -> None:
@@ -74,6 +76,51 @@ def test_what_validate_refuses(case: Case, old: str, new: str, message: str) -> 
     with pytest.raises(PipelineInvalid, match=message):
         case.loaded().validate()
     assert not Path(case.uri).exists()
+
+
+def test_files_that_are_not_in_the_encoding_of_their_source(case: Case, spark: Any) -> None:
+    """Spark would read other bytes as U+FFFD and say nothing."""
+    (empty,) = case.loaded().validate()
+    assert empty == f"source needs: no file matches {case.folder}/in/requires/**/*.ndjson"
+    file = case.packages()
+    file.write_bytes("name,version,size\na,1,1\nJürgen,1,1\n".encode("cp1252"))
+    problem = f"source raw: {file}: line 3: the byte 0xfc is not UTF-8"
+    with pytest.raises(PipelineInvalid, match=f"pipeline.yaml:7:\\d+: {re.escape(problem)}"):
+        case.loaded().validate()
+    failed = case.run(spark)
+    assert isinstance(failed.failure, PipelineFailed)
+    assert failed.failure.message.startswith(problem)
+    assert (failed.failure.source, failed.failure.file) == ("raw", str(file))
+    edited(case, "{header: true}", "{header: true, encoding: windows-1252}")
+    assert case.loaded().validate() == (empty,)
+    case.run(spark).raise_if_failed()
+    assert case.names() == ["a", "b", "jürgen"]
+
+
+def test_functions_of_python_steps_that_raise(case: Case, spark: Any) -> None:
+    """On executors, too, where the step is known by the file of its module."""
+    edited(case, "sql: SELECT lower(trim(name))", "python: own:f\n    inputs: [raw]\n    #")
+    failed = case.run(spark)
+    assert failed.failure is not None
+    assert failed.failure.message.startswith("step packages: own cannot be imported: ")
+    (case.folder / "own.py").write_text(
+        "def raising(name):\n    raise ValueError('no ' + name)\n"
+        "def f(spark, inputs):\n    from pyspark.sql.functions import udf\n"
+        "    return inputs['raw'].withColumn('name', udf(raising)('name'))\n"
+    )
+    failed = case.run(spark)
+    assert isinstance(failed.failure, PipelineFailed)
+    assert failed.failure.step == "packages"
+    assert "no a" in failed.failure.message
+
+
+def test_an_empty_file_has_no_rows_and_tells_no_columns(case: Case, spark: Any) -> None:
+    case.run(spark).raise_if_failed()
+    (case.folder / "in/packages/nothing.csv").write_text("")
+    quiet = case.run(spark)
+    assert (quiet.status, quiet.error, quiet.messages) == (RunStatus.EMPTY, None, ())
+    case.packages("c,3,3")
+    assert case.run(spark).raise_if_failed().targets[0].inserted == 1
 
 
 def test_a_graph_without_schema_must_exist(case: Case, spark: Any) -> None:
@@ -90,10 +137,14 @@ def test_a_source_that_changed(case: Case, spark: Any) -> None:
     assert failed.failure.fields["source"] == "raw"
     assert failed.failure.fields["file"] == str(changed)
     assert failed.failure.fields["column"] == "size"
-    case.packages("d,4,4", file="other")
+    other = case.packages("d,4,4", file="other")
     mixed = case.run(spark)
     assert mixed.failure is not None
     assert (mixed.failure.fields["source"], mixed.failure.fields["column"]) == ("raw", "size")
+    odd = f"source raw: {other}: there is the new column 'size', unlike in {changed}; "
+    assert mixed.failure.message.startswith(odd)
+    assert "`evolve: true`" in mixed.failure.message
+    assert [(each.rows, each.position) for each in mixed.sources] == [(None, None)] * 2
     changed.unlink()
     case.packages("5,e,5", file="other", header="size,name,version")
     assert case.run(spark).raise_if_failed().targets[0].inserted == 1
@@ -107,6 +158,9 @@ def test_evolve_applies_the_schema(case: Case, spark: Any) -> None:
     edited(case, "schema: packages.pg", "schema: packages.pg\nevolve: true")
     schema = case.folder / "packages.pg"
     schema.write_text(schema.read_text().replace("size: I32?", "size: I32?  home: String?"))
+    (waits,) = case.run(spark).messages
+    assert "home" in waits
+    assert waits.endswith(", with the next rows")
     edited(case, "version, size FROM raw", "version, size, home FROM raw")
     case.packages("c,3,3,http://c", file="more", header="name,version,size,home")
     assert any("home" in step for step in case.loaded().plan().schema_steps)
@@ -176,6 +230,8 @@ targets:
 
 def test_a_database(tmp_path: Path, spark: Any) -> None:
     """Spark brings the driver of Derby; the tables are in the memory of its JVM."""
+    # Otherwise Derby writes its log into the current folder.
+    spark._jvm.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
     url = f"jdbc:derby:memory:{tmp_path.name};create=true"
     case = Case(tmp_path, DATABASE.replace("URL", url))
 

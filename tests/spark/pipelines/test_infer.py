@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messy_files import write_messy_files
+from messy_files import write_differing_files, write_messy_files
 
 import omnigraph
 from omnigraph.errors import InvalidArgument, NotFound
@@ -146,6 +146,30 @@ def test_tables_without_a_unique_column(tmp_path: Path) -> None:
     assert "so a hash of all values" in schema
 
 
+def test_files_of_a_series_that_differ(tmp_path: Path) -> None:
+    write_differing_files(tmp_path / "in")
+    found = infer([tmp_path / "in"], tmp_path / "shop")
+    customers, orders = table(found, "customers"), table(found, "orders")
+    assert (customers["type"], customers["key"]) == ("Customer", "customer_id")
+    assert customers["notes"] == [
+        "customers-3.csv is empty",
+        "the encodings differ (UTF-8 in customers-1.csv, customers-4.csv; windows-1252 in "
+        "customers-2.csv), so there is a source for each",
+        "customers-4.csv also has 'Country'",
+        "1 of 8 rows have more or fewer cells than the header",
+    ]
+    # A column that is named like the key is the key, though a value is repeated.
+    assert (orders["type"], orders["key"], orders["rows"]) == ("Order", "order", 5)
+    file = tmp_path / "in/orders-2026-11-16.ndjson"
+    assert orders["notes"] == [f"{file}, line 3: 'not JSON' is not a JSON object"]
+    assert found.left_out == [str(tmp_path / "in/nothing.csv")]
+    pipeline = Path(found.pipeline).read_text()
+    assert 'files: ["../in/customers-1.csv", "../in/customers-3.csv"]' in pipeline
+    assert 'files: "../in/orders-*.ndjson"' in pipeline, "the first file of a series"
+    assert pipeline.count("on_fail: quarantine") == pipeline.count("check:")
+    assert "4 different values in 5 rows" in Path(found.schema).read_text()
+
+
 def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no such file"):
         infer([tmp_path / "none.csv"], tmp_path / "out")
@@ -155,8 +179,8 @@ def test_bad_input(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("a,b\n")
     with pytest.raises(InvalidArgument, match="no rows"):
         infer([tmp_path / "empty.csv"], tmp_path / "out")
-    (tmp_path / "bad.ndjson").write_text('{"a": 1}\n{"a":\n')
-    with pytest.raises(InvalidArgument, match="is not JSON"):
+    (tmp_path / "bad.ndjson").write_text('\n{"a":\n7\n')
+    with pytest.raises(InvalidArgument, match=r"line 2: .* is not a JSON object, and no other"):
         infer([tmp_path / "bad.ndjson"], tmp_path / "out")
     graph = Path(__file__).parents[3] / "examples" / "packages" / "packages.jsonl"
     with pytest.raises(InvalidArgument, match="omnigraph load"):
@@ -165,6 +189,6 @@ def test_bad_input(tmp_path: Path) -> None:
         file.write("id;name\n1;Zoë\n2;Bob\n")
     first = infer([tmp_path / "rows.csv.gz"], tmp_path / "out")
     assert 'encoding: "windows-1252"' in Path(first.pipeline).read_text()
-    with pytest.raises(InvalidArgument, match="exists already"):
+    with pytest.raises(InvalidArgument, match="exists already: remove it, or give --replace"):
         infer([tmp_path / "rows.csv.gz"], tmp_path / "out")
     assert infer([tmp_path / "rows.csv.gz"], tmp_path / "out", replace=True) == first

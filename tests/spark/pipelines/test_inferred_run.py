@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messy_files import write_messy_files
+from messy_files import write_differing_files, write_messy_files
 
 import omnigraph
 from omnigraph.errors import PipelineFailed
@@ -52,6 +52,39 @@ def test_an_inferred_pipeline_runs_on_its_files(spark: Any, tmp_path: Path) -> N
     # The header has a byte-order mark and a space.
     assert {row["city"] for row in graph.read("Store").to_pylist()} == {"Oslo", "Rome"}
     assert loaded.run(spark).status.value == "empty"
+
+
+def test_files_that_differ_are_read_each_in_its_way(spark: Any, tmp_path: Path) -> None:
+    write_differing_files(tmp_path / "in")
+    found = pipelines.infer([tmp_path / "in"], tmp_path / "shop")
+    loaded = pipelines.load(found.pipeline)
+    loaded.run(spark).raise_if_failed()
+    with omnigraph.open(tmp_path / "shop" / "shop.omni") as graph:
+        customers = graph.read("Customer").sort_by("customer_id").to_pylist()
+        orders = graph.read("Order").to_pylist()
+        edges = graph.read("OrderCustomer").to_pylist()
+    assert [(c["customer_id"], c["full_name"], c["city"], c["country"]) for c in customers] == [
+        ("C1", "Lovelace, Ada", "London", None),
+        ("C2", "Two\nLines", "Paris", None),
+        ("C4", "Bob", None, None),
+        ("C5", "Eve", "Oslo", None),
+        ("C6", "Jürgen", "Köln", None),
+        ("C7", "Zoe", "Bonn", "DE"),
+    ]
+    assert {row["order"]: row["total"] for row in orders} == {1: 9.5, 2: 7.0, 3: 1.0, 4: 3.0}
+    assert sorted((row["src"], row["dst"]) for row in edges) == [
+        ("1", "C1"),
+        ("2", "C2"),
+        ("4", "C7"),
+    ]
+    kept = {(each.step, each.rule.split(" ")[0]): each.row for each in loaded.quarantine()}
+    assert kept["customers", "bad_record"]["bad_record"].strip() == "C3,only two"
+    assert kept["customers", "bad_record"]["source_file"].endswith("in/customers-1.csv")
+    assert kept["customers", "copy"]["city"] == "Rome"
+    assert kept["orders", "bad_record"]["bad_record"] == "not JSON"
+    assert kept["orders", "copy"]["total"] == 8.0
+    assert kept["order_customer", "to_key"]["value"] == "C404"
+    assert len(kept) == 5
 
 
 def test_a_quarantine_that_cannot_be_written_fails_the_run(spark: Any, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from pipeline_case import Case, touch
 
 import omnigraph
 from omnigraph import ExpectationFailed, PipelineBusy, PipelineFailed
+from omnigraph.maintain.table_upkeep import look_at
 from omnigraph.spark import pipelines
 from omnigraph.spark.pipelines import RunStatus
 from omnigraph.spark.pipelines.publishing import RunBranch
+from omnigraph.spark.upkeep import SparkUpkeep
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -345,3 +347,55 @@ targets:
     assert (second.sources[0].files, second.sources[0].rows) == (1, 1)
     assert case.names() == ["a", "b", "c"]
     assert case.pairs() == ["ab"]
+
+
+def layout_of(graph: omnigraph.Graph, type_name: str) -> Any:
+    engine, snapshot = graph.engine, graph.snapshot()
+    entity = snapshot.catalog.resolve(type_name)
+    maintenance = engine.settings.maintenance
+    return look_at(engine.store, snapshot.pin(entity.table_key), entity, maintenance)
+
+
+@pytest.fixture
+def executors_did(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of upkeep that executors did, in order."""
+    done: list[str] = []
+    each = SparkUpkeep.each
+
+    def noted(self: SparkUpkeep, name: str, *arguments: Any, **options: Any) -> Any:
+        done.append(name)
+        return each(self, name, *arguments, **options)
+
+    monkeypatch.setattr(SparkUpkeep, "each", noted)
+    return done
+
+
+def test_executors_index_a_table_that_grew_much(
+    case: Case, spark: Any, executors_did: list[str]
+) -> None:
+    case.packages("a,1,1")
+    assert case.run(spark).raise_if_failed().messages == ()
+    assert executors_did == [], "a small table needs nothing"
+    case.packages(*(f"p{n},1,{n}" for n in range(25_000)))
+    assert case.run(spark).raise_if_failed().messages == ()
+    assert executors_did == ["index"]
+    with case.graph() as graph:
+        assert layout_of(graph, "Package").unindexed_rows == 0
+        assert graph.verify(full=True).ok
+
+
+@pytest.mark.slow
+def test_executors_compact_a_table_of_many_runs(
+    case: Case, spark: Any, executors_did: list[str]
+) -> None:
+    # Lance compacts fragments together that the same segment of the index of ids covers. Each run
+    # adds a segment; after some of them one replaces the others.
+    for number in range(16):
+        case.packages(*(f"p{number}-{n},1,{n}" for n in range(25_000)))
+        assert case.run(spark).raise_if_failed().messages == ()
+    assert executors_did.count("index") >= 16
+    assert "compaction" in executors_did
+    with case.graph() as graph:
+        assert layout_of(graph, "Package").unindexed_rows == 0
+        assert graph.read("Package").num_rows == 400_000
+        assert graph.verify(full=True).ok

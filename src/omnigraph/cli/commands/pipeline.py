@@ -222,7 +222,7 @@ def run(
         return
     with session.working(f"running {loaded.pipeline.name}"):
         found = loaded.run(full=full, since=since, until=until, dry_run=dry_run, wait_seconds=wait)
-    print_run(session, found)
+    print_run(session, found, loaded.pipeline.graph)
     _leave(found, strict_warnings)
 
 
@@ -234,7 +234,7 @@ def _watch(session: Session, loaded: LoadedPipeline, seconds: float, strict: boo
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         for found in loaded.watch(seconds, stop=stop):
-            print_run(session, found, brief=True)
+            print_run(session, found, loaded.pipeline.graph, brief=True)
             _leave(found, strict)
     except KeyboardInterrupt:
         stop.set()

@@ -17,6 +17,7 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.spark.pipelines.infer_names import (
+    NAMED_KEY,
     camel_name,
     key_likeness,
     names_table,
@@ -36,6 +37,8 @@ from omnigraph.spark.pipelines.samples import (
 FORMS = (".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".parquet")
 SAMPLE_ROWS = 100_000
 _LEAST_SHARE, _SURE_SHARE = 0.5, 0.95
+_KEY_SHARE = 0.8
+"""A column that is named like the key is the key if so many of its values are different."""
 _KEY_COLUMNS_TRIED = 6
 _NO_KEY = ("F64", "Bool", "Date", "DateTime", "[String]")
 _OWN_KIND = re.compile(r"parent|manager|supervisor|boss|reports?_to|reply_to|replaces|prev|next")
@@ -81,6 +84,11 @@ class FoundTable:
     def key_property(self) -> str:
         return "row_key" if self.key is None else self.properties[self.key.header]
 
+    @property
+    def repeated(self) -> int:
+        """Rows that have no key, or that of another row."""
+        return 0 if self.key is None else self.sample.rows - len(self.key.distinct())
+
     def own_columns(self) -> list[SampleColumn]:
         """The columns that become properties, so without references and the key."""
         referring = [id(each.column) for each in self.references]
@@ -98,21 +106,42 @@ class InferredPipeline:
     pipeline: str
     schema: str
     tables: list[dict[str, Any]]
+    left_out: list[str]
+    """Files without rows."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"pipeline": self.pipeline, "schema": self.schema, "tables": self.tables}
+        return {
+            "pipeline": self.pipeline,
+            "schema": self.schema,
+            "tables": self.tables,
+            "left_out": self.left_out,
+        }
 
 
-def find_tables(files: Sequence[str | os.PathLike[str]], rows: int) -> list[FoundTable]:
-    """The tables of the files, with types, keys and references."""
-    tables = []
+def find_tables(
+    files: Sequence[str | os.PathLike[str]], rows: int
+) -> tuple[list[FoundTable], list[Path]]:
+    """The tables of the files, with types, keys and references; and files without rows.
+
+    Raises:
+        InvalidArgument: a file has another format, or no file has rows.
+        NotFound: a file is missing.
+    """
+    tables: list[FoundTable] = []
+    left_out: list[Path] = []
     names: set[str] = set()
     for stem, paths in _grouped(_paths(files)):
         name = snake_name(stem) or "rows"
         while name in names:
             name += "_2"
+        sample = read_sample(name, paths, rows)
+        if not sample.rows:
+            left_out += paths
+            continue
         names.add(name)
-        tables.append(FoundTable(read_sample(name, paths, rows), camel_name(singular(stem))))
+        tables.append(FoundTable(sample, camel_name(singular(stem))))
+    if not tables:
+        raise InvalidArgument(f"{left_out[0]} has no rows to look at", file=str(left_out[0]))
     for table in tables:
         _find_key(table)
     for table in tables:
@@ -122,7 +151,7 @@ def find_tables(files: Sequence[str | os.PathLike[str]], rows: int) -> list[Foun
     _distinct_types(tables)
     for table in tables:
         _name_properties(table)
-    return tables
+    return tables, left_out
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -157,7 +186,10 @@ def _grouped(paths: Iterable[Path]) -> Iterator[tuple[str, list[Path]]]:
         series = re.sub(r"[-_. ]*\d[\d\-_.T]*$", "", stem) or stem
         groups.setdefault((path.parent, form_of(path), series), []).append(path)
     for (_, _, series), members in groups.items():
-        yield (series if len(members) > 1 else members[0].name.split(".")[0]), members
+        stem = members[0].name.split(".")[0]
+        # The number of a single file is that of a series only if it stands apart.
+        alone = len(members) == 1 and not re.match(r"[-_. ]", stem[len(series) :])
+        yield (stem if alone else series), members
 
 
 # --- keys and references ----------------------------------------------------------------------
@@ -165,14 +197,23 @@ def _grouped(paths: Iterable[Path]) -> Iterator[tuple[str, list[Path]]]:
 
 def _find_key(table: FoundTable) -> None:
     columns = [each for each in table.sample.columns if each.type.name not in _NO_KEY]
+    likeness = {id(each): key_likeness(each.header, table.step) for each in columns}
     unique = [
         each for each in columns if not each.missing and len(each.distinct()) == table.sample.rows
     ]
-    if unique:
-        order = {id(each): place for place, each in enumerate(table.sample.columns)}
-        table.key = max(
-            unique, key=lambda each: (key_likeness(each.header, table.step), -order[id(each)])
-        )
+    # `max` takes the first of several.
+    table.key = max(unique, key=lambda each: likeness[id(each)], default=None)
+    if table.key is not None and likeness[id(table.key)] >= NAMED_KEY:
+        return
+    least = _KEY_SHARE * table.sample.rows
+    named = [
+        each
+        for each in columns
+        if likeness[id(each)] >= NAMED_KEY and len(each.distinct()) >= least
+    ]
+    if named:
+        table.key = named[0]
+    if table.key is not None:
         return
     whole = [each for each in columns if not each.missing][:_KEY_COLUMNS_TRIED]
     for pair in combinations(whole, 2):

@@ -8,6 +8,8 @@ import unicodedata
 _RESERVED = ("id", "src", "dst", "from", "to")
 _IRREGULAR = {"people": "person", "children": "child", "men": "man", "women": "woman"}
 _ID_SUFFIX = re.compile(r"_?(ids?|keys?|codes?|no|nr|num|number|uuid|ref|fk)$")
+NAMED_KEY = 20
+"""The likeness of a header that names the key of its table: `id`, `customer_id`."""
 _KEY_NAMES = ("id", "uuid", "guid", "key", "code", "sku", "isbn", "email", "slug", "number", "name")
 
 
@@ -71,7 +73,7 @@ def key_likeness(header: str, table: str) -> int:
     """How much a header sounds like the key of its table."""
     name, of_table = snake_name(header), snake_name(singular(table))
     if name in ("id", f"{of_table}_id", f"{of_table}_key", f"{of_table}_code", of_table):
-        return 20
+        return NAMED_KEY
     for place, word in enumerate(_KEY_NAMES):
         if name == word or name.endswith(f"_{word}"):
             return len(_KEY_NAMES) - place

@@ -20,7 +20,7 @@ from omnigraph.spark.pipelines.found_tables import (
     find_tables,
 )
 from omnigraph.spark.pipelines.infer_names import snake_name
-from omnigraph.spark.pipelines.samples import SampleColumn, lines_of
+from omnigraph.spark.pipelines.samples import BAD_RECORD, SampleColumn, lines_of
 
 PIPELINE_FILE = "pipeline.yaml"
 
@@ -42,13 +42,14 @@ def infer(
         NotFound: a file is missing.
     """
     folder = Path(out)
-    tables = find_tables(files, rows)
+    tables, left_out = find_tables(files, rows)
     name = name or snake_name(folder.resolve().name).replace("_", "-")[:64] or "pipeline"
     paths = {folder / PIPELINE_FILE: "", folder / f"{name}.pg": ""}
     for path in paths:
         if path.exists() and not replace:
             raise InvalidArgument(
-                f"{path} exists already: remove it, or replace it", file=str(path)
+                f"{path} exists already: remove it, or give --replace (replace=True)",
+                file=str(path),
             )
     edges = _named_edges(tables)
     pipeline, schema = paths
@@ -57,7 +58,12 @@ def infer(
     lines = _pipeline_lines(name, tables, edges, folder)
     pipeline.write_text("\n".join(lines) + "\n", encoding="utf-8")
     evidence = [_evidence(table, edges) for table in tables]
-    return InferredPipeline(pipeline=str(pipeline), schema=str(schema), tables=evidence)
+    return InferredPipeline(
+        pipeline=str(pipeline),
+        schema=str(schema),
+        tables=evidence,
+        left_out=[str(path) for path in left_out],
+    )
 
 
 Edges = list[tuple[str, FoundTable, FoundReference]]
@@ -141,6 +147,9 @@ def _property_lines(table: FoundTable) -> Iterator[str]:
 
 
 def _key_reason(table: FoundTable) -> str:
+    if table.key is not None and table.repeated:
+        known = f"{len(table.key.distinct()):,} different values in {table.sample.rows:,} rows"
+        return f"{known}; rows without one or with that of another go to quarantine"
     if table.key is not None:
         return f"{table.sample.rows:,} rows, none missing, all different"
     if table.parts:
@@ -196,15 +205,47 @@ def _pipeline_lines(
 def _source_lines(table: FoundTable, folder: Path) -> Iterator[str]:
     sample = table.sample
     yield f"  # {'; '.join(lines_of(sample))}"
-    yield f"  {table.source}:"
-    yield f"    files: {_text(_files(sample.paths, folder))}"
-    yield f"    format: {sample.format}"
-    if sample.options:
-        options = ", ".join(f"{name}: {_text(value)}" for name, value in sample.options.items())
-        yield f"    options: {{{options}}}"
-    if sample.schema is not None:
-        yield f"    schema: {_text(sample.schema)}"
-    yield "    # incremental: files   # each file once; without it every run reads all files"
+    for part, name in zip(sample.parts, _source_names(table), strict=True):
+        yield f"  {name}:"
+        files = _files(part.paths, folder)
+        if isinstance(files, list):
+            yield "    # only these files, because others of the same names are different"
+        yield f"    files: {_text(files)}"
+        yield f"    format: {sample.format}"
+        if part.options:
+            options = ", ".join(f"{name}: {_text(value)}" for name, value in part.options.items())
+            yield f"    options: {{{options}}}"
+        if part.schema is not None:
+            yield f"    schema: {_text(part.schema)}"
+        yield "    # incremental: files   # each file once; without it every run reads all files"
+
+
+def _source_names(table: FoundTable) -> list[str]:
+    count = len(table.sample.parts)
+    return [table.source, *(f"{table.source}_part{n}" for n in range(2, count + 1))]
+
+
+def _from(table: FoundTable) -> str:
+    """FROM with all sources of a table; a column that the files of one lack is NULL there."""
+    sample, names = table.sample, _source_names(table)
+    if len(names) == 1 and not table.repeated:
+        return f"FROM {names[0]}"
+    selects = []
+    for part, name in zip(sample.parts, names, strict=True):
+        has = {header.casefold() for header in part.headers}
+        items = [
+            each.access if each.header.casefold() in has else f"NULL AS {each.access}"
+            for each in sample.columns
+        ]
+        if len(names) == 1 or sample.format == "json":  # all files of JSON have the same columns
+            items = ["*"]
+        elif sample.bad_records:
+            items.append(BAD_RECORD)
+        if table.repeated:
+            # Behind the window function Spark does not know it any more.
+            items.append(f"input_file_name() AS {_free_name(table, 'source_file')}")
+        selects.append(f"SELECT {', '.join(items)} FROM {name}")
+    return "\n".join(("FROM (", "  " + "\n  UNION ALL ".join(selects), ")"))
 
 
 def _files(paths: Sequence[Path], folder: Path) -> Any:
@@ -212,12 +253,16 @@ def _files(paths: Sequence[Path], folder: Path) -> Any:
     start = folder.resolve()
     relative = [Path(os.path.relpath(path.resolve(), start)).as_posix() for path in paths]
     if len(relative) == 1:
-        return relative[0]
-    first = re.sub(r"\d[\d\-_.T]*$", "", _common_start(relative))
-    last = _common_start([each[::-1] for each in relative])[::-1].lstrip("0123456789")
-    pattern = f"{first}*{last}"
+        # A file with a number is the first of a series.
+        pattern = re.sub(r"([-_. ])\d[\d\-_T]*((\.\w+)+)$", r"\1*\2", relative[0])
+    else:
+        first = re.sub(r"\d[\d\-_.T]*$", "", _common_start(relative))
+        last = _common_start([each[::-1] for each in relative])[::-1].lstrip("0123456789")
+        pattern = f"{first}*{last}"
     inside = sorted(Path(each).resolve() for each in glob(f"{start}/{pattern}"))  # noqa: PTH207
-    return pattern if inside == sorted(path.resolve() for path in paths) else relative
+    if inside == sorted(path.resolve() for path in paths):
+        return pattern
+    return relative[0] if len(relative) == 1 else relative
 
 
 def _common_start(texts: Sequence[str]) -> str:
@@ -238,12 +283,33 @@ def _table_step(table: FoundTable) -> Iterator[str]:
     else:
         items += _items(table, table.key, [])
         checks.append(f"{table.key_property} IS NOT NULL")
+        if table.repeated:
+            copy = _free_name(table, "copy")
+            one = f"PARTITION BY {_clean(table.key)} ORDER BY {_all_values(table)}"
+            items.append(f"row_number() OVER ({one}) AS {copy}")
+            checks.append(f"{copy} = 1")
+            items.append(_free_name(table, "source_file"))
     # References are read by the steps of their edges.
     for reference in table.references:
         items += _items(table, reference.column, [])
     for column in table.own_columns():
         items += _items(table, column, checks)
-    yield from _step_lines(table.step, items, f"FROM {table.source}", checks)
+    _keep_bad_records(table, items, checks)
+    yield from _step_lines(table.step, items, _from(table), checks)
+
+
+def _keep_bad_records(table: FoundTable, items: list[str], checks: list[str]) -> None:
+    """Records that Spark cannot read go to quarantine, with their text."""
+    if table.sample.bad_records:
+        name = _free_name(table, "bad_record")
+        items.append(f"{BAD_RECORD} AS {name}")
+        checks.insert(0, f"{name} IS NULL")
+
+
+def _free_name(table: FoundTable, name: str) -> str:
+    while name in table.properties.values():
+        name += "_"
+    return name
 
 
 def _edge_step(table: FoundTable, start: FoundReference, end: FoundReference) -> Iterator[str]:
@@ -257,12 +323,13 @@ def _edge_step(table: FoundTable, start: FoundReference, end: FoundReference) ->
         joins.append(f"LEFT JOIN {reference.to.step} {alias} ON {alias}.{key} = r.{value}")
     for column in table.own_columns():
         inner += _items(table, column, checks)
+    _keep_bad_records(table, inner, checks)
     ends = f"a.{start.to.key_property} AS from_key, b.{end.to.key_property} AS to_key"
     yield f"  # rows whose ends are missing go to quarantine: {_matched(start)}; {_matched(end)}"
     yield from _step_lines(
         table.step,
         inner,
-        f"FROM {table.source}",
+        _from(table),
         ["from_key IS NOT NULL", "to_key IS NOT NULL", *checks],
         around=(f"SELECT {ends}, r.* FROM (", ") r", *joins),
     )
@@ -305,7 +372,7 @@ def _step_lines(
     yield f"{indent}SELECT"
     for place, item in enumerate(items):
         yield f"{indent}  {item}{',' if place < len(items) - 1 else ''}"
-    yield f"{indent}{source}"
+    yield from (f"{indent}{line}" for line in source.split("\n"))
     yield from (f"      {line}" for line in around[1:])
     if checks:
         yield "    expect:"
@@ -328,9 +395,7 @@ def _items(table: FoundTable, column: SampleColumn, checks: list[str]) -> list[s
         checks.append(f"{name} IS NULL OR {name} IN ({listed})")
     if found.is_text or found.values:
         return [f"{found.cast.replace('{}', text)} AS {name}"]
-    as_text = f"{name}_text"
-    while as_text in table.properties.values():
-        as_text += "_"
+    as_text = _free_name(table, f"{name}_text")
     checks.append(f"{name} IS NOT NULL OR {as_text} IS NULL")
     return [f"{text} AS {as_text}", f"{found.attempt.replace('{}', text)} AS {name}"]
 
@@ -348,8 +413,12 @@ def _row_key(table: FoundTable) -> str:
     if table.parts:
         parts = ", ".join(_clean(each) for each in table.parts)
         return f"concat_ws('/', {parts})"
+    return f"sha2({_all_values(table)}, 256)"
+
+
+def _all_values(table: FoundTable) -> str:
     columns = ", ".join(each.access for each in table.sample.columns)
-    return f"sha2(to_json(struct({columns})), 256)"
+    return f"to_json(struct({columns}))"
 
 
 def _text(value: Any) -> str:

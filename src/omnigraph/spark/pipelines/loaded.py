@@ -11,12 +11,13 @@ from typing import Any
 
 import omnigraph
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import InvalidArgument, NotFound
+from omnigraph.errors import InvalidArgument, NotFound, PipelineFailed
 from omnigraph.manifest.records import PIPELINE
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.settings.credentials import TOKEN_VARIABLES
 from omnigraph.spark.pipelines.estimates import known_columns, planned_sources, planned_targets
-from omnigraph.spark.pipelines.flow import flow_of
+from omnigraph.spark.pipelines.files import find_files
+from omnigraph.spark.pipelines.flow import Problems, flow_of
 from omnigraph.spark.pipelines.model import Incremental, Pipeline
 from omnigraph.spark.pipelines.parse import parse_pipeline
 from omnigraph.spark.pipelines.positions import (
@@ -52,6 +53,7 @@ from omnigraph.spark.pipelines.run_folders import (
     quarantined_rows,
     reported_runs,
 )
+from omnigraph.spark.pipelines.sources import wrongly_encoded
 from omnigraph.spark.pipelines.steps import find_function
 
 
@@ -73,7 +75,25 @@ class LoadedPipeline:
                 find_function(pipeline, step)
         names = {*flow.order, *flow.needed_sources}
         unused = [n for n in (*pipeline.sources, *pipeline.steps) if n not in names]
-        return tuple(f"{name} is read by no target" for name in unused)
+        warnings = [f"{name} is read by no target" for name in unused]
+        return tuple(warnings + self._checked_files())
+
+    def _checked_files(self) -> list[str]:
+        """Refuses paths that do not exist and other encodings; warns of patterns without files."""
+        warnings, problems = [], Problems(self.pipeline)
+        for source in self.pipeline.sources.values():
+            try:
+                files = find_files(self.pipeline.name, source)
+            except PipelineFailed as error:
+                problems.add(error.message, source.place)
+                continue
+            if source.files and not files:
+                patterns = ", ".join(source.files)
+                warnings.append(f"source {source.name}: no file matches {patterns}")
+            for file, problem in wrongly_encoded(source, files):
+                problems.add(f"source {source.name}: {file}: {problem}", source.place)
+        problems.raise_if_any()
+        return warnings
 
     def _catalog(self) -> Catalog:
         """The schema that a run would load into: of the file with `evolve`, else of the graph."""

@@ -27,6 +27,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import (
     AlreadyExists,
     Contention,
+    ExpectationFailed,
     MergeConflicts,
     NotFound,
     OmnigraphError,
@@ -92,6 +93,8 @@ _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # All encodings of Java, such as windows-1252, and not only the seven that Spark 4 allows.
+    "spark.sql.legacy.javaCharsets": "true",
 }
 
 
@@ -198,6 +201,8 @@ class _Run:
     type_seconds: dict[str, float] = field(default_factory=dict)
     """How long Spark computed and wrote the rows of a type."""
     samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    is_counted: bool = True
+    """Whether a run that failed has counted the rows of its sources and steps."""
     written: dict[str, int] = field(default_factory=dict)
     """For a graph on a server: the rows of each type that were written to files."""
 
@@ -268,6 +273,7 @@ class _Run:
         self.reads = {name: found[name] for name in self.flow.needed_sources}
         streams = [n for n, s in pipeline.sources.items() if s.incremental is Incremental.STREAM]
         if not streams and all(each.is_empty for each in self.reads.values()):
+            self.messages += [f"schema: {step}, with the next rows" for step in steps or ()]
             return self.result(RunStatus.EMPTY)
         try:
             if not self.request.dry_run:
@@ -632,6 +638,10 @@ class _Run:
 
     def failed(self, error: OmnigraphError) -> PipelineRun:
         """The result of a run that published nothing."""
+        # A job that failed has counted a part of its rows only.
+        self.is_counted = isinstance(error, ExpectationFailed) or (
+            error.fields.get("cause", {}).get("code") == ValidationFailed.code
+        )
         found = self.result(RunStatus.FAILED)
         told = error.to_dict() if isinstance(error, MergeConflicts) else cause_of(error)
         return replace(found, error=told, failure=error)
@@ -675,8 +685,10 @@ class _Run:
 
     def _counts(self, name: str, status: RunStatus) -> dict[str, int] | None:
         step = self.measures.get(name)
-        if step is None or (status is RunStatus.FAILED and self.receipt is None):
-            return None if step is None else step.counts(wait=False)
+        if step is None:
+            return None
+        if status is RunStatus.FAILED and self.receipt is None:
+            return step.counts(wait=False) if self.is_counted else None
         return step.counts()
 
     def _source_results(self, status: RunStatus) -> Iterator[SourceResult]:
@@ -686,6 +698,8 @@ class _Run:
             if "processed" in position:
                 position["processed"] = position["processed"]["count"]
             position.pop("columns", None)
+            if status is RunStatus.FAILED:
+                position.clear()  # it was not recorded
             yield SourceResult(
                 name=name,
                 rows=counts["rows"] if counts else None,

@@ -25,6 +25,7 @@ NULL_TEXTS = ("", "na", "n/a", "null", "none", "nan", "-", "--", "?", "nil", "#n
 """Texts that stand for no value, in lower case."""
 MOST_ENUM_VALUES = 12
 _MOST_BYTES = 64 * 1024 * 1024
+_UTF8 = "UTF-8"
 _ENUM_ROWS_EACH = 5
 _ENUM_VALUE = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
@@ -101,31 +102,52 @@ class SampleColumn:
 
 
 @dataclass(slots=True)
-class SampleTable:
-    """The sample of one source: one file, or several files of the same form."""
+class SamplePart:
+    """Files of a table that Spark reads as one source: same encoding, delimiter and columns."""
 
-    name: str
     paths: list[Path]
-    format: str
     options: dict[str, str]
-    columns: list[SampleColumn]
     schema: str | None
     """The columns as DDL text, all of them texts."""
+    headers: list[str]
+    """The columns that these files have."""
+
+
+@dataclass(slots=True)
+class SampleTable:
+    """The sample of one table: one file, or several files of the same series."""
+
+    name: str
+    format: str
+    parts: list[SamplePart]
+    columns: list[SampleColumn]
     rows: int
     complete: bool
     """Whether the sample is all there is."""
     notes: list[str] = field(default_factory=list)
+    bad_records: bool = False
+    """Whether there are records that Spark cannot read; it puts their text into `BAD_RECORD`."""
+
+    @property
+    def paths(self) -> list[Path]:
+        return sorted(path for part in self.parts for path in part.paths)
+
+
+BAD_RECORD = "_corrupt_record"
+"""The column for which Spark keeps the text of a record that it cannot read."""
 
 
 def read_sample(name: str, paths: Sequence[Path], limit: int) -> SampleTable:
-    """Read at most `limit` rows from files of one form, and guess the types of their columns."""
+    """Read at most `limit` rows from files of one series, and guess the types of their columns.
+
+    Raises:
+        InvalidArgument: a file cannot be read, or no file has rows.
+    """
     suffix = form_of(paths[0])
     read = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet}.get(suffix, _read_json)
     table = read(name, list(paths), limit)
     for column in table.columns:
         column.type = guess_type(column)
-    if not table.rows:
-        raise InvalidArgument(f"{paths[0]} has no rows to look at", file=str(paths[0]))
     return table
 
 
@@ -140,64 +162,140 @@ def form_of(path: Path) -> str:
 # --- CSV --------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _CsvFiles:
+    """Files with the same encoding, delimiter and header, and their sample rows."""
+
+    encoding: str
+    delimiter: str
+    written: list[str]
+    """The header as it is in the files."""
+    paths: list[Path] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+
+    @property
+    def header(self) -> list[str]:
+        return [each.strip() for each in self.written]
+
+    @property
+    def names(self) -> list[str]:
+        return _column_names(self.header)
+
+    @property
+    def ragged(self) -> int:
+        return sum(len(row) != len(self.written) for row in self.rows)
+
+    def part(self, *, bad_records: bool) -> SamplePart:
+        options = {"header": "true"}
+        if self.delimiter != ",":
+            options["sep"] = "\\t" if self.delimiter == "\t" else self.delimiter
+        if self.encoding != _UTF8:
+            options["encoding"] = self.encoding
+        # Two quotes are one quote inside of quotes; by default Spark wants a backslash.
+        options |= {"quote": '"', "escape": '"'}
+        if any("\n" in cell for row in self.rows for cell in row):
+            options["multiLine"] = "true"
+        if self.header != self.written:
+            options |= {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
+        # Names are compared with each file, so that columns in another order are not mixed up.
+        if self.names == self.header:
+            options["enforceSchema"] = "false"
+        columns = [*self.names, *([BAD_RECORD] if bad_records else [])]
+        schema = ", ".join(f"{_quoted(each)} STRING" for each in columns)
+        return SamplePart(self.paths, options, schema, self.names)
+
+
 def _read_csv(name: str, paths: list[Path], limit: int) -> SampleTable:
-    encoding, delimiter, spaced = "UTF-8", ",", False
-    header: list[str] = []
-    rows: list[list[str]] = []
-    complete = True
+    groups: dict[tuple[Any, ...], _CsvFiles] = {}
+    empty: list[Path] = []
+    taken, complete = 0, True
     for path in paths:
         text, encoding, whole = _text_of(path)
+        if not text.strip():
+            empty.append(path)
+            continue
         delimiter = _delimiter(text.split("\n", 1)[0], form_of(path))
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         written = next(reader, [])
-        header = [each.strip() for each in written]
-        spaced |= header != written
-        room = limit - len(rows)
-        taken = _records(path, reader, room + 1)
-        complete &= whole and len(taken) <= room
-        rows += [row for row in taken[:room] if any(row)]
-        if len(rows) >= limit:
-            break
-    options = {"header": "true"}
-    if delimiter != ",":
-        options["sep"] = "\\t" if delimiter == "\t" else delimiter
-    if encoding != "UTF-8":
-        options["encoding"] = encoding
-    # Two quotes are one quote inside of quotes; by default Spark wants a backslash.
-    options |= {"quote": '"', "escape": '"'}
-    if any("\n" in cell for row in rows for cell in row):
-        options["multiLine"] = "true"
-    if spaced:
-        options |= {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
-    names, notes = _column_names(header), list[str]()
-    # Names are compared with each file, so that columns in another order are not mixed up.
-    if names == header:
-        options["enforceSchema"] = "false"
-    else:
+        form = (encoding, delimiter, *written)
+        group = groups.setdefault(form, _CsvFiles(encoding, delimiter, written))
+        group.paths.append(path)
+        rows = _records(path, reader, limit - taken + 1)
+        complete &= whole and len(rows) <= limit - taken
+        rows = [row for row in rows[: limit - taken] if any(row)]
+        group.rows += rows
+        taken += len(rows)
+    if not groups:
+        return SampleTable(name, "csv", [], [], 0, complete)
+    found = list(groups.values())
+    found[0].paths += empty
+    notes = _file_notes(empty, [(each.paths, each.encoding) for each in found])
+    notes += _header_notes(found)
+    if any(each.names != each.header for each in found):
         notes.append("names in the header are empty or repeated: columns count by position")
-    ragged = sum(len(row) != len(header) for row in rows)
+    ragged = sum(each.ragged for each in found)
     if ragged:
-        notes.append(f"{ragged:,} of {len(rows):,} rows have more or fewer cells than the header")
-    columns = _csv_columns(names, rows)
-    schema = ", ".join(f"{_quoted(each)} STRING" for each in names)
-    return SampleTable(name, paths, "csv", options, columns, schema, len(rows), complete, notes)
+        notes.append(f"{ragged:,} of {taken:,} rows have more or fewer cells than the header")
+    parts = [each.part(bad_records=bool(ragged)) for each in found]
+    columns = _csv_columns(found)
+    return SampleTable(name, "csv", parts, columns, taken, complete, notes, bool(ragged))
 
 
-def _csv_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[SampleColumn]:
-    columns = [SampleColumn(each, _quoted(each)) for each in names]
-    for row in rows:
-        for column, cell in zip(columns, row, strict=False):
-            _add_text(column, cell)
-        for column in columns[len(row) :]:
-            column.texts.append(None)
-    return columns
+def _file_notes(empty: Sequence[Path], encoded: Sequence[tuple[list[Path], str]]) -> list[str]:
+    notes = []
+    if empty:
+        notes.append(f"{_listed(empty)} {'is' if len(empty) == 1 else 'are'} empty")
+    by_encoding: dict[str, list[Path]] = {}
+    for paths, encoding in encoded:
+        by_encoding.setdefault(encoding, []).extend(path for path in paths if path not in empty)
+    if len(by_encoding) > 1:
+        told = (f"{encoding} in {_listed(paths)}" for encoding, paths in by_encoding.items())
+        notes.append(f"the encodings differ ({'; '.join(told)}), so there is a source for each")
+    return notes
 
 
-def _records(path: Path, reader: Iterator[list[str]], count: int) -> list[list[str]]:
+def _header_notes(found: Sequence[_CsvFiles]) -> list[str]:
+    """How the columns of other files differ from those of the first."""
+    notes = []
+    first = {each.casefold(): each for each in found[0].names}
+    for group in found[1:]:
+        names = {each.casefold(): each for each in group.names}
+        more = [names[each] for each in names.keys() - first.keys()]
+        fewer = [first[each] for each in first.keys() - names.keys()]
+        for word, some in (("also has", more), ("lacks", fewer)):
+            if some:
+                columns = ", ".join(repr(each) for each in sorted(some))
+                notes.append(f"{_listed(group.paths)} {word} {columns}")
+    return notes
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    shown = ", ".join(path.name for path in paths[:3])
+    return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3:,} more"
+
+
+def _csv_columns(groups: Sequence[_CsvFiles]) -> list[SampleColumn]:
+    """The columns of all files; Spark does not tell upper from lower case in names."""
+    columns: dict[str, SampleColumn] = {}
+    for group in groups:
+        for name in group.names:
+            columns.setdefault(name.casefold(), SampleColumn(name, _quoted(name)))
+    for group in groups:
+        names = [name.casefold() for name in group.names]
+        for row in group.rows:
+            cells = dict(zip(names, row, strict=False))
+            for name, column in columns.items():
+                _add_text(column, cells[name]) if name in cells else column.texts.append(None)
+    return list(columns.values())
+
+
+def _records(path: Path, reader: Any, count: int) -> list[list[str]]:
     try:
         return list(islice(reader, count))
     except csv.Error as error:
-        raise InvalidArgument(f"{path} is not CSV: {error}", file=str(path)) from error
+        raise InvalidArgument(
+            f"{path}, near line {reader.line_num:,}: not CSV: {error}", file=str(path)
+        ) from error
 
 
 def _text_of(path: Path) -> tuple[str, str, bool]:
@@ -214,7 +312,7 @@ def _text_of(path: Path) -> tuple[str, str, bool]:
         text, encoding = data.decode("utf-16", "replace"), "UTF-16"
     else:
         try:
-            text, encoding = data.decode("utf-8-sig"), "UTF-8"
+            text, encoding = data.decode("utf-8-sig"), _UTF8
         except UnicodeDecodeError:
             text, encoding = data.decode("cp1252", "replace"), "windows-1252"
     return text.replace("\r\n", "\n"), encoding, whole
@@ -258,36 +356,76 @@ def _add_text(column: SampleColumn, cell: str) -> None:
 
 
 def _read_json(name: str, paths: list[Path], limit: int) -> SampleTable:
-    options: dict[str, str] = {}
     rows: list[dict[str, Any]] = []
+    grouped: dict[tuple[str, bool], list[Path]] = {}
+    empty: list[Path] = []
+    bad: list[str] = []
     complete = True
     for path in paths:
-        text, _, whole = _text_of(path)
-        complete &= whole
-        if text.lstrip().startswith("["):
-            options["multiLine"] = "true"
-            found: Iterable[Any] = _parsed(path, text)
-        else:
-            found = (_parsed(path, line) for line in text.splitlines() if line.strip())
+        text, encoding, whole = _text_of(path)
+        if not text.strip():
+            empty.append(path)
+            continue
+        as_list = text.lstrip().startswith("[")
+        grouped.setdefault((encoding, as_list), []).append(path)
+        found = _list_items(path, text) if as_list else _line_items(path, text, bad)
         taken = list(islice(found, limit - len(rows) + 1))
-        complete &= len(taken) <= limit - len(rows)
-        rows += [row for row in taken[: limit - len(rows)] if isinstance(row, dict)]
+        complete &= whole and len(taken) <= limit - len(rows)
+        rows += taken[: limit - len(rows)]
+    if bad and not rows:
+        raise InvalidArgument(f"{bad[0]}, and no other line is", file=str(paths[0]))
     if rows and all(set(row) >= {"type", "data"} or "edge" in row for row in rows[:100]):
         raise InvalidArgument(
             f"{paths[0]} names the type of every row: load it with `omnigraph load`",
             file=str(paths[0]),
         )
     columns, ddl = _json_columns(rows)
-    return SampleTable(name, paths, "json", options, columns, ddl, len(rows), complete)
+    if bad:
+        ddl = f"{ddl}, {_quoted(BAD_RECORD)} STRING"
+    headers = [column.header for column in columns]
+    parts = [
+        SamplePart(some, _json_options(encoding, as_list), ddl, headers)
+        for (encoding, as_list), some in grouped.items()
+    ]
+    if parts:
+        parts[0].paths += empty
+    notes = _file_notes(empty, [(some, encoding) for (encoding, _), some in grouped.items()])
+    if bad:
+        more = f" ({len(bad):,} such lines)" if len(bad) > 1 else ""
+        notes.append(f"{bad[0]}{more}")
+    return SampleTable(name, "json", parts, columns, len(rows), complete, notes, bool(bad))
 
 
-def _parsed(path: Path, text: str) -> Any:
+def _json_options(encoding: str, as_list: bool) -> dict[str, str]:
+    options = {"multiLine": "true"} if as_list else {}
+    if encoding != _UTF8:
+        options["encoding"] = encoding
+        if not as_list:
+            options["lineSep"] = "\n"  # Spark finds lines by itself in UTF-8 only
+    return options
+
+
+def _list_items(path: Path, text: str) -> Iterator[dict[str, Any]]:
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except ValueError as error:
-        raise InvalidArgument(
-            f"{path}: {text[:60]!r} is not JSON: {error}", file=str(path)
-        ) from error
+        raise InvalidArgument(f"{path} is not JSON: {error}", file=str(path)) from error
+    return (item for item in found if isinstance(item, dict))
+
+
+def _line_items(path: Path, text: str, bad: list[str]) -> Iterator[dict[str, Any]]:
+    """The objects of the lines; other lines are told in `bad`."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            item = json.loads(line)
+        except ValueError:
+            item = None
+        if isinstance(item, dict):
+            yield item
+        else:
+            bad.append(f"{path}, line {number:,}: {line[:60]!r} is not a JSON object")
 
 
 def _json_columns(rows: list[dict[str, Any]]) -> tuple[list[SampleColumn], str]:
@@ -354,7 +492,8 @@ def _read_parquet(name: str, paths: list[Path], limit: int) -> SampleTable:
             if rows >= limit:
                 break
         complete &= rows < limit or file.metadata.num_rows == rows
-    return SampleTable(name, paths, "parquet", {}, columns, None, rows, complete)
+    part = SamplePart(paths, {}, None, [column.header for column in columns])
+    return SampleTable(name, "parquet", [part], columns, rows, complete)
 
 
 def _plain(value: Any) -> Any:

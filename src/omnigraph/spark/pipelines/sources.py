@@ -6,6 +6,7 @@ way in which loads read them, because Spark needs further jars for that.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,10 @@ OP = "_op"
 """The column of changed entities of a graph: insert, update or delete."""
 _SAMPLE_BYTES = 1 << 20
 _MOST_FOOTERS = 1000
+_LOOKED_AT = 20
+"""Files of a source whose beginning is compared with its encoding."""
+_ADVICE = "if that is right, declare the columns as `schema` of the source, or give `evolve: true`"
+_TEXTS = ("csv", "json", "ndjson", "text")
 _LACKS_A_JAR = (
     "data_source_not_found",
     "failed to find data source",
@@ -88,6 +93,37 @@ def counted_by_footers(each: SourceIncrement) -> Callable[[], int | None] | None
     return count
 
 
+def wrongly_encoded(
+    source: PipelineSource, files: Sequence[FoundFile]
+) -> Iterator[tuple[str, str]]:
+    """Local texts that are not in the encoding of their source, and where.
+
+    Spark would read such bytes as U+FFFD and say nothing. Of each file the beginning is looked at.
+    """
+    if source.format not in _TEXTS:
+        return
+    encoding = source.options.get("encoding", source.options.get("charset", "UTF-8"))
+    for file in [file for file in files if file.object is None][:_LOOKED_AT]:
+        try:
+            with open_unpacked(Path(file.path)) as opened:
+                data = opened.read(_SAMPLE_BYTES)
+        except OSError:
+            continue  # Spark tells what is wrong with the file
+        if source.format not in ("csv", "text") and b"\0" in data[:4]:
+            continue  # Spark knows UTF-16 and UTF-32 by itself if the text is JSON
+        try:
+            codecs.getincrementaldecoder(encoding)().decode(data)
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            yield (
+                file.path,
+                f"line {line:,}: the byte 0x{data[error.start]:02x} is not {encoding}; "
+                "give `options: {encoding: …}`, for example windows-1252",
+            )
+        except LookupError:
+            return  # Java may know it
+
+
 class SourceReader:
     """Makes the DataFrames of the sources of one run."""
 
@@ -103,6 +139,8 @@ class SourceReader:
         if source.graph is not None:
             return self._graph_frame(each)
         if source.files:
+            for file, problem in wrongly_encoded(source, each.files):
+                raise self._failed(source, problem, file)
             frame = self._file_frame(each)
             self._compare(each, frame)
             return frame
@@ -121,9 +159,9 @@ class SourceReader:
     def _failed(
         self, source: PipelineSource, problem: str, file: str | None, column: str | None = None
     ) -> PipelineFailed:
-        place = f" of {file}" if file else ""
+        place = f"{file}: " if file else ""
         return PipelineFailed(
-            f"source {source.name}: {problem}{place}",
+            f"source {source.name}: {place}{problem}",
             pipeline=self._pipeline,
             source=source.name,
             **({"file": file} if file else {}),
@@ -132,11 +170,12 @@ class SourceReader:
 
     def _file_frame(self, each: SourceIncrement) -> Frame:
         source = each.source
-        if not each.files:
+        files = _with_content(each)
+        if not files:
             return self._spark.createDataFrame([], self._known_schema(each))
-        if any(file.object is not None for file in each.files):
-            return self._bucket_frame(source, each.files)
-        groups = self._by_header(source, each.files)
+        if any(file.object is not None for file in files):
+            return self._bucket_frame(source, files)
+        groups = self._by_header(source, files)
         frames = [self._read(source, files) for files in groups]
         frame = frames[0]
         for other in frames[1:]:
@@ -149,7 +188,7 @@ class SourceReader:
             return source.schema
         if each.columns is None:
             raise self._failed(
-                source, "there is no file yet, so its columns are not known; give `schema`", None
+                source, "no file has rows yet, so its columns are not known; give `schema`", None
             )
         return import_module("pyspark.sql.types").StructType.fromJson(each.columns)
 
@@ -174,10 +213,10 @@ class SourceReader:
         for header, some in groups.items():
             odd = sorted({*header} ^ {*first})
             if odd and not self._evolve:
-                word = "has no column" if odd[0] in first else "has the new column"
+                word = "there is no column" if odd[0] in first else "there is the new column"
                 raise self._failed(
                     source,
-                    f"{word} {odd[0]!r}, unlike {groups[first][0].path}: header",
+                    f"{word} {odd[0]!r}, unlike in {groups[first][0].path}; {_ADVICE}",
                     some[0].path,
                     odd[0],
                 )
@@ -196,11 +235,12 @@ class SourceReader:
     def _compare(self, each: SourceIncrement, frame: Frame) -> None:
         """Refuse columns that are gone or have another type than in the last run."""
         source = each.source
-        if each.columns is None or source.schema is not None or not each.files:
+        files = _with_content(each)
+        if each.columns is None or source.schema is not None or not files:
             return
         before = {f["name"]: f["type"] for f in each.columns["fields"]}
         now = {f["name"]: f["type"] for f in frame.schema.jsonValue()["fields"]}
-        file = each.files[0].path if len(each.files) == 1 else None
+        file = files[0].path if len(files) == 1 else None
         for name in before.keys() | now.keys():
             if before.get(name) == now.get(name):
                 continue
@@ -214,12 +254,13 @@ class SourceReader:
             if self._evolve:
                 self.messages.append(f"source {source.name}: {problem}")
             else:
-                raise self._failed(source, problem, file or self._odd_file(each, name), name)
+                odd = file or self._odd_file(each, name)
+                raise self._failed(source, f"{problem}; {_ADVICE}", odd, name)
 
     def _odd_file(self, each: SourceIncrement, column: str) -> str | None:
         """The first file in which a column is not what it was."""
         before = {f["name"]: f["type"] for f in each.columns["fields"]}
-        for file in each.files:
+        for file in _with_content(each):
             fields = self._read(each.source, [file]).schema.jsonValue()["fields"]
             if {f["name"]: f["type"] for f in fields}.get(column) != before.get(column):
                 return file.path
@@ -306,6 +347,11 @@ class SourceReader:
             f.from_json("value", wanted, dict(source.options)).alias("row")
         )
         return parsed.select("row.*")
+
+
+def _with_content(each: SourceIncrement) -> list[FoundFile]:
+    """The files to read. An empty text has no rows and tells no columns."""
+    return [file for file in each.files if file.size or each.source.format not in _TEXTS]
 
 
 def has_header(options: Mapping[str, str]) -> bool:

@@ -92,7 +92,7 @@ def _module(folder: Path, name: str) -> ModuleType:
     Modules of two folders may have one name. Functions of the folder are sent to executors with
     their code, because executors do not have the folder.
     """
-    path = folder / f"{name.replace('.', '/')}.py"
+    path = _module_file(folder, name)
     if not path.is_file():
         return importlib.import_module(name)
     data = path.read_bytes()
@@ -120,6 +120,10 @@ def _module(folder: Path, name: str) -> ModuleType:
     return module
 
 
+def _module_file(folder: Path, name: str) -> Path:
+    return folder / f"{name.replace('.', '/')}.py"
+
+
 @contextmanager
 def _searched(folder: Path) -> Iterator[None]:
     sys.path.insert(0, str(folder))
@@ -139,7 +143,7 @@ def step_failed(pipeline: Pipeline, step: str, error: Exception) -> PipelineFail
     text = _whole_text(error)
     column, file = _COLUMN.search(text), _FILE.search(text)
     return PipelineFailed(
-        f"step {step}: {reason_of(error)}",
+        f"step {step}: {reason_of(error).removeprefix(f'step {step}: ')}",
         pipeline=pipeline.name,
         step=step,
         **({"column": column[1]} if column else {}),
@@ -188,7 +192,7 @@ def _whole_text(error: BaseException) -> str:
 
 
 def _step_in(pipeline: Pipeline, text: str) -> str | None:
-    """Spark shows the part of a query in which a value failed."""
+    """Spark shows the part of a query in which a value failed, or where Python raised."""
     parts = (part.removeprefix("...").removesuffix("...") for part in _PART_OF_QUERY.findall(text))
     shown = [" ".join(part.split()) for part in parts]
     for name, step in pipeline.steps.items():
@@ -197,7 +201,13 @@ def _step_in(pipeline: Pipeline, text: str) -> str | None:
             return name
         if step.python is not None and f"in {step.python.partition(':')[2]}" in text:
             return name
-    return None
+    shown_files = [
+        name
+        for name, step in pipeline.steps.items()
+        if step.python is not None
+        and f'File "{_module_file(Path(pipeline.folder), step.python.partition(":")[0])}"' in text
+    ]
+    return shown_files[0] if len(shown_files) == 1 else None
 
 
 def _source_of(pipeline: Pipeline, file: str) -> str | None:
