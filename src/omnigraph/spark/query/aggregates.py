@@ -63,7 +63,7 @@ def aggregate(op: Aggregate, rows: SparkRows, expressions: Expressions) -> Spark
         column.name: Output(name, output_type(column.value, rows, expressions.catalog))
         for name, column in (*keys.items(), *calls.items())
     }
-    return SparkRows(result, outputs=outputs)
+    return SparkRows(result, outputs=outputs, at_most=None if keys else 1)
 
 
 def _call(value: ex.Expression) -> ex.AggregateCall:

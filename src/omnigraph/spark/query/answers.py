@@ -49,9 +49,10 @@ class SparkAnswer:
         return part[0] if part else pa.RecordBatch.from_pylist([], schema=self.table.schema)
 
 
-def answer_at_once(rows: SparkRows) -> SparkAnswer:
+def answer_at_once(rows: SparkRows, limit_bytes: int) -> SparkAnswer:
     """The answer in memory. For answers that are known to be small."""
     table: pa.Table = rows.frame.toArrow().combine_chunks()
+    _check_size(table.nbytes, limit_bytes)
     arrays = [
         as_output(_one_array(table.column(output.column)), output.arrow)
         for output in rows.outputs.values()

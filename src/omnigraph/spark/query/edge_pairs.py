@@ -8,8 +8,9 @@ from itertools import count
 
 from pyspark.sql import functions as F
 
-from omnigraph.catalog.model import SOURCE, TARGET, EdgeType, Unique
+from omnigraph.catalog.model import ID, SOURCE, TARGET, EdgeType, Unique
 from omnigraph.ir.reads import Direction, EdgeStep
+from omnigraph.spark.query.edge_counts import CountedHop
 from omnigraph.spark.query.graph_tables import GraphTables
 from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn
 from omnigraph.values.conditions import Condition
@@ -48,6 +49,8 @@ class Pairs:
     start: End
     end: End
     extra: tuple[str, ...] = ()
+    at_most: int | None = None
+    """An upper bound of the number of pairs; None when it is unknown."""
 
     @property
     def ends(self) -> list[str]:
@@ -76,16 +79,13 @@ class EdgePairs:
     edge: EntityColumns | None = None
     """The edge's columns, one row per edge; None: each pair of ends once."""
     conditions: Sequence[Condition] = field(default=())
+    repeats: bool = False
+    """A pair may come several times, once for each edge."""
 
     def between(self, starts: Sequence[str] | None, ends: Sequence[str] | None) -> Pairs:
         """Edges from a node of the types `starts` to one of the types `ends`; None: any type."""
         every = list(self._ways())
-        ways = [
-            way
-            for way in every
-            if (starts is None or way.start_type in starts)
-            and (ends is None or way.end_type in ends)
-        ]
+        ways = self._ways_between(starts, ends)
         number = next(_numbers)
         start = _end(f"s{number}", [way.start_type for way in ways], starts or ())
         end = _end(f"e{number}", [way.end_type for way in ways], ends or ())
@@ -94,9 +94,35 @@ class EdgePairs:
             nothing = self._one_way(every[0], start, end).where(F.lit(False))
             return Pairs(nothing, start, end, extra)
         frame = self.tables.union([self._one_way(way, start, end) for way in ways])
-        if self.edge is None and not (len(ways) == 1 and _has_unique_ends(ways[0].edge)):
+        is_once = len(ways) == 1 and _has_unique_ends(ways[0].edge)
+        if self.edge is None and not is_once and not self.repeats:
             frame = self._once(frame, start, end)
-        return Pairs(frame, start, end, extra)
+        return Pairs(frame, start, end, extra, self.tables.rows_of(w.edge.table_key for w in ways))
+
+    def degrees(self, starts: Sequence[str], ends: Sequence[str]) -> Pairs:
+        """The starts of the pairs, each once, and how many pairs it has as the column `extra`."""
+        pairs = self.between(starts, ends)
+        degree = f"{pairs.start.id}_degree"
+        counts = pairs.frame.groupBy(*pairs.start.columns).agg(F.count(F.lit(1)).alias(degree))
+        return Pairs(counts, pairs.start, pairs.start, (degree,), pairs.at_most)
+
+    def counted(self, starts: Sequence[str], ends: Sequence[str]) -> CountedHop | None:
+        """The pairs as edges that are counted without rows of them; None where rows are needed."""
+        ways = self._ways_between(starts, ends)
+        scoped = self.tables.snapshot.scope is not None
+        if len(ways) != 1 or ways[0].skip_loops or scoped or not self.tables.keys_are_hashed:
+            return None
+        (way,) = ways
+        distinct = self.edge is None and not _has_unique_ends(way.edge)
+        return CountedHop(way.edge, way.start_column, way.end_column, distinct)
+
+    def _ways_between(self, starts: Sequence[str] | None, ends: Sequence[str] | None) -> list[_Way]:
+        return [
+            way
+            for way in self._ways()
+            if (starts is None or way.start_type in starts)
+            and (ends is None or way.end_type in ends)
+        ]
 
     def _ways(self) -> Iterator[_Way]:
         for step in self.steps:
@@ -109,14 +135,15 @@ class EdgePairs:
 
     def _one_way(self, way: _Way, start: End, end: End) -> Frame:
         bound = self.edge or EntityColumns((way.edge.name,), "", None, {})
-        table, columns = self.tables.columns_of(way.edge, bound, self.conditions, (SOURCE, TARGET))
+        system = (SOURCE, TARGET) if self.edge is None else (ID, SOURCE, TARGET)
+        table, columns = self.tables.columns_of(way.edge, bound, self.conditions, system)
         if way.skip_loops:
             table = table.where(F.col(SOURCE) != F.col(TARGET))
         kept = [F.col(way.start_column).alias(start.id), F.col(way.end_column).alias(end.id)]
         kept += [F.lit(way.start_type).alias(start.type)] if start.type is not None else []
         kept += [F.lit(way.end_type).alias(end.type)] if end.type is not None else []
         if self.edge is not None:
-            kept.append(F.col("id").alias(bound.id))
+            kept.append(F.col(ID).alias(bound.id))
             kept += [F.lit(way.edge.name).alias(bound.type)] if bound.type is not None else []
         return table.select(*kept, *columns)
 

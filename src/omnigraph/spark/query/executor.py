@@ -28,10 +28,11 @@ from omnigraph.spark.query.answers import (
 )
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.graph_tables import Compilation, GraphTables
+from omnigraph.spark.query.hashed_keys import hashes_tell_apart
 from omnigraph.spark.query.operators import compile_plan
-from omnigraph.spark.query.rows import Frame, needed_columns
+from omnigraph.spark.query.rows import Frame, needed_columns, reads_names
 from omnigraph.spark.query.sessions import QuerySessions
-from omnigraph.values.identifiers import TableKey, edge_table, node_table
+from omnigraph.values.identifiers import EntityKind, TableKey, edge_table, node_table
 
 # Rules that help on Spark too. The others are about what one machine holds in memory.
 _RULES = frozenset(
@@ -48,6 +49,8 @@ _LEFT_OUT = frozenset(rule.name for rule in RULES) - _RULES
 
 # A query whose tables have at most this many rows in total runs in one task.
 SMALL_ROWS = 20_000
+# An answer of at most this many rows is read at once.
+SHORT_ANSWER = 1_000
 
 _sessions = QuerySessions()
 
@@ -81,8 +84,9 @@ class SparkExecutor:
             compilation = self._compilation(plan, run)
             try:
                 rows = compile_plan(planned, compilation)
-                if compilation.tables.in_one_task:
-                    return answer_at_once(rows)
+                few = rows.at_most is not None and rows.at_most <= SHORT_ANSWER
+                if few or compilation.tables.in_one_task:
+                    return answer_at_once(rows, self.settings.spill_bytes)
                 return answer_in_batches(
                     rows, self.settings.spill_directory, self.settings.spill_bytes
                 )
@@ -124,8 +128,17 @@ class SparkExecutor:
         small = rows <= SMALL_ROWS
         session = _sessions.of(self.session, small=small)
         needed = needed_columns(plan, snapshot.catalog)
-        tables = GraphTables(self.store, snapshot, session, needed, in_one_task=small)
+        hashed = not small and not reads_names(plan) and self._can_hash(plan, snapshot)
+        tables = GraphTables(self.store, snapshot, session, needed, small, hashed)
         return Compilation(tables, Expressions(run.evaluator, snapshot.catalog, run.now_millis))
+
+    def _can_hash(self, plan: reads.ReadOp, snapshot: Snapshot) -> bool:
+        nodes = {key for key in _tables_in(plan) if key.kind is EntityKind.NODE}
+        for key in set(_tables_in(plan)) - nodes:
+            edge = snapshot.catalog.edge_types[key.type_name]
+            nodes |= {node_table(edge.source), node_table(edge.target)}
+        pins = [snapshot.pin(key) for key in sorted(nodes, key=str)]
+        return hashes_tell_apart(self.store, pins, self.settings.spill_directory)
 
 
 def _tables_in(plan: reads.ReadOp) -> Iterator[TableKey]:

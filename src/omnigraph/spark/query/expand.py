@@ -6,7 +6,7 @@ breadth-first search by joins: the rows of a level, joined with the edges, are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -16,6 +16,7 @@ from omnigraph.execute.traversal.paths import HOP_CEILING, too_deep
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Expand, ExpandMode, HopRange
 from omnigraph.ir.storage_conditions import conditions_of
+from omnigraph.spark.query.edge_counts import edge_counts
 from omnigraph.spark.query.edge_pairs import EdgePairs, End, Pairs
 from omnigraph.spark.query.graph_tables import Compilation, GraphTables
 from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn, SparkRows
@@ -27,6 +28,9 @@ _WEIGHT = "weight"
 
 # Up to this many rows are broadcast to the executors instead of shuffled to meet the edges.
 _FEW_ROWS = 10_000
+# Up to this many pairs of ends are broadcast. A pair of hashes takes about 40 bytes there.
+_FEW_PAIRS = 50_000
+_FEW_HASHED_PAIRS = 1_500_000
 
 _numbers = count()
 
@@ -41,7 +45,10 @@ def expand(
     """One row per match. The predicates only reduce what storage reads."""
     scalars = compilation.expressions.scalars
     pairs = _pairs(op, rows, compilation, conditions_of(where_edge, scalars.plain))
-    joined = _joined(op, rows, pairs)
+    if rows.every is not None:
+        joined = _started(op, rows, pairs, compilation)
+    else:
+        joined = _joined(op, rows, pairs, compilation.tables)
     if op.target_bound:
         met = replace(joined, frame=joined.frame.drop(*pairs.ends))
     else:
@@ -53,28 +60,55 @@ def expand(
     return met.bind(op.edge, compilation.tables.naming(op.edge), met.frame)
 
 
-def weigh(op: Expand, rows: SparkRows, compilation: Compilation) -> SparkRows:
-    """Each row once, with the number of rows that the Expand would make of it as its weight."""
-    source = rows.bindings[op.source.id]
-    edge = None if op.edge is None else compilation.tables.naming(op.edge)
-    edges = EdgePairs(compilation.tables, op.steps, edge)
-    pairs = edges.between(source.types, op.target.types)
-    degree = f"{pairs.start.id}_degree"
-    degrees = pairs.frame.groupBy(*pairs.start.columns).agg(F.count(F.lit(1)).alias(degree))
-    frame = _gathered(rows).join(degrees, pairs.start.is_node(source))
+def weigh(hops: Sequence[Expand], rows: SparkRows, compilation: Compilation) -> SparkRows:
+    """Each row once, with the number of rows that the Expands would make of it as its weight.
+
+    All of them start from the same node.
+    """
+    source = _source(hops[0], rows, compilation)
+    for degrees in _degrees(hops, source, compilation.tables):
+        rows = _weighed(rows, source, degrees)
+    return rows
+
+
+def _degrees(hops: Sequence[Expand], source: EntityColumns, tables: GraphTables) -> Iterator[Pairs]:
+    """The nodes that have edges of all hops, and how many; for all hops at once if possible."""
+    edges = [
+        EdgePairs(tables, hop.steps, None if hop.edge is None else tables.naming(hop.edge))
+        for hop in hops
+    ]
+    ends = [(source.types, hop.target.types) for hop in hops]
+    counted = [each.counted(*types) for each, types in zip(edges, ends, strict=True)]
+    known = [hop for hop in counted if hop is not None]
+    if len(known) < len(hops) or source.type is not None:
+        yield from (each.degrees(*types) for each, types in zip(edges, ends, strict=True))
+        return
+    start = End(source.types, f"n{next(_numbers)}_id", None)
+    degree = f"{start.id}_degree"
+    at_most = min(tables.rows_of([hop.edge.table_key]) for hop in known)
+    yield Pairs(edge_counts(tables, known, start.id, degree), start, start, (degree,), at_most)
+
+
+def _weighed(rows: SparkRows, source: EntityColumns, degrees: Pairs) -> SparkRows:
+    (degree,) = degrees.extra
+    if rows.every is not None:
+        frame = _as_node(degrees.frame, degrees.start, source).withColumnRenamed(degree, _WEIGHT)
+        rows = rows.bind(rows.every, source, frame)
+        return replace(rows, weight=_WEIGHT, at_most=degrees.at_most)
+    frame = _gathered(rows).join(degrees.frame, degrees.start.is_node(source))
     weight = F.col(degree) if rows.weight is None else F.col(rows.weight) * F.col(degree)
-    frame = frame.withColumn(_WEIGHT, weight).drop(degree, *pairs.start.columns)
+    frame = frame.withColumn(_WEIGHT, weight).drop(degree, *degrees.start.columns)
     return replace(rows, frame=frame, weight=_WEIGHT)
 
 
 def _pairs(
     op: Expand, rows: SparkRows, compilation: Compilation, conditions: Sequence[Condition]
 ) -> Pairs:
-    source = rows.bindings[op.source.id]
+    source = _source(op, rows, compilation)
     match op.mode:
         case ExpandMode.EDGE:
             edge = None if op.edge is None else compilation.tables.naming(op.edge)
-            edges = EdgePairs(compilation.tables, op.steps, edge, conditions)
+            edges = EdgePairs(compilation.tables, op.steps, edge, conditions, compilation.repeats)
             return edges.between(source.types, op.target.types)
         case ExpandMode.REACH:
             return _reached(op, _sources(rows, source), source, compilation)
@@ -84,18 +118,48 @@ def _pairs(
             return _shortest(op, _sources(rows, source), source, compilation)
 
 
+def _source(op: Expand, rows: SparkRows, compilation: Compilation) -> EntityColumns:
+    """The columns of the node that a hop starts from."""
+    if rows.every is not None:
+        return compilation.tables.naming(rows.every)
+    return rows.bindings[op.source.id]
+
+
+def _as_node(frame: Frame, end: End, node: EntityColumns) -> Frame:
+    """An end of pairs under the column names of a variable."""
+    found = frame.withColumn(node.id, F.col(end.id))
+    if node.type is not None:
+        found = found.withColumn(node.type, end.type_name())
+    return found.drop(*end.columns)
+
+
 def _sources(rows: SparkRows, source: EntityColumns) -> Frame:
     """The nodes to search from, each once."""
     found = rows.frame.select(*source.identity).where(F.col(source.id).isNotNull())
     return found.dropDuplicates(source.identity)
 
 
-def _joined(op: Expand, rows: SparkRows, pairs: Pairs) -> SparkRows:
+def _started(op: Expand, rows: SparkRows, pairs: Pairs, compilation: Compilation) -> SparkRows:
+    """The pairs by themselves, because the hop starts from every node."""
+    assert rows.every is not None
+    source = compilation.tables.naming(rows.every)
+    frame = pairs.frame.withColumn(source.id, F.col(pairs.start.id))
+    if source.type is not None:
+        frame = frame.withColumn(source.type, pairs.start.type_name())
+    if op.target_bound:
+        frame = frame.where(pairs.end.is_node(source))
+    return replace(rows.bind(rows.every, source, frame), at_most=pairs.at_most)
+
+
+def _joined(op: Expand, rows: SparkRows, pairs: Pairs, tables: GraphTables) -> SparkRows:
     source = rows.bindings[op.source.id]
     condition = pairs.start.is_node(source)
     if op.target_bound:
         condition = condition & pairs.end.is_node(rows.bindings[op.target.id])
-    frame = _gathered(rows).join(pairs.frame, condition)
+    met = pairs.frame
+    if not has_few_rows(rows) and not pairs.extra:
+        met = broadcast_if_few(met, pairs.at_most, tables)
+    frame = _gathered(rows).join(met, condition)
     paths = dict(rows.paths)
     if op.path is not None:
         (paths[op.path.id],) = pairs.extra
@@ -103,8 +167,29 @@ def _joined(op: Expand, rows: SparkRows, pairs: Pairs) -> SparkRows:
 
 
 def _gathered(rows: SparkRows) -> Frame:
-    few = rows.at_most is not None and rows.at_most <= _FEW_ROWS
-    return F.broadcast(rows.frame) if few else rows.frame
+    return F.broadcast(rows.frame) if has_few_rows(rows) else rows.frame
+
+
+def has_few_rows(rows: SparkRows) -> bool:
+    return rows.at_most is not None and rows.at_most <= _FEW_ROWS
+
+
+def broadcast_if_few(frame: Frame, at_most: int | None, tables: GraphTables) -> Frame:
+    """Ends of edges: broadcast if they are few, so that the rows that they meet stay in place."""
+    most = _FEW_HASHED_PAIRS if tables.keys_are_hashed else _FEW_PAIRS
+    few = not tables.in_one_task and at_most is not None and at_most <= most
+    return F.broadcast(frame) if few else frame
+
+
+def with_late_columns(
+    node: ex.Variable, names: Collection[str], rows: SparkRows, tables: GraphTables
+) -> SparkRows:
+    """The rows with further columns of a node that each of them has."""
+    whole = tables.naming(node)
+    late = replace(whole, properties={name: whole.properties[name] for name in names})
+    _, nodes = tables.entities(node, columns=late)
+    frame = _gathered(rows).join(nodes, on=whole.identity)
+    return replace(rows, frame=frame, bindings={**rows.bindings, node.id: whole})
 
 
 def _with_target(

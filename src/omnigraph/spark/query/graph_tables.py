@@ -7,7 +7,7 @@ would take most of its time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -35,10 +35,13 @@ from omnigraph.spark.column_types import (
     to_spark_batches,
 )
 from omnigraph.spark.jobs import task_numbers
+from omnigraph.spark.query.best_rows import BestRows
 from omnigraph.spark.query.expressions import Expressions
+from omnigraph.spark.query.hashed_keys import with_hashes
 from omnigraph.spark.query.rows import EntityColumns, Frame, NeededColumns
 from omnigraph.spark.query.sessions import QuerySession
 from omnigraph.values.conditions import Condition
+from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_TASK = ROWS_PER_TASK
 
@@ -52,30 +55,43 @@ class GraphTables:
     sessions: QuerySession
     needed: NeededColumns
     in_one_task: bool
+    keys_are_hashed: bool = False
+    """Ids of nodes and ends of edges are their hashes, because no operator reads their texts.
+
+    A hash stands for one id only (`hashed_keys.py`), so joins and groups are the same.
+    """
+    best: BestRows | None = None
+    """Which rows of one variable are enough for the limit above; None: all rows are needed."""
 
     def naming(self, variable: Variable) -> EntityColumns:
         """The column names of a variable. They contain its number, so no two variables clash."""
         prefix = f"v{variable.id}"
-        names = self.needed.of(variable)
         return EntityColumns(
             types=variable.types,
             id=f"{prefix}_id",
             type=f"{prefix}_type" if len(variable.types) > 1 else None,
-            properties={name: f"{prefix}_{number}" for number, name in enumerate(names)},
+            properties=self.needed.of(variable, prefix),
         )
 
+    def rows_of(self, entities: Iterable[TableKey]) -> int:
+        """How many rows these tables have, those out of scope included."""
+        return sum(self.snapshot.pin(key).row_count for key in entities)
+
     def entities(
-        self, variable: Variable, conditions: Sequence[Condition] = ()
+        self,
+        variable: Variable,
+        conditions: Sequence[Condition] = (),
+        columns: EntityColumns | None = None,
     ) -> tuple[EntityColumns, Frame]:
-        """Every entity of the variable's types, as its columns."""
-        bound = self.naming(variable)
+        """Every entity of the variable's types, as its columns, or as some of them."""
+        bound = columns or self.naming(variable)
         parts = []
         for name in variable.types:
             entity = self.snapshot.catalog.resolve(name)
-            table, columns = self.columns_of(entity, bound, conditions)
+            table, properties = self.columns_of(entity, bound, conditions)
             kept = [F.col(ID).alias(bound.id)]
             kept += [F.lit(name).alias(bound.type)] if bound.type is not None else []
-            parts.append(table.select(*kept, *columns))
+            parts.append(table.select(*kept, *properties))
         return bound, self.union(parts)
 
     def columns_of(
@@ -83,16 +99,17 @@ class GraphTables:
         entity: EntityType,
         bound: EntityColumns,
         conditions: Sequence[Condition] = (),
-        more: Sequence[str] = (),
+        system: Sequence[str] = (ID,),
     ) -> tuple[Frame, list[Any]]:
         """The table of one type, and the variable's properties as columns over that table.
 
-        `more` names stored columns that the table needs besides. Properties that this type does
+        `system` names stored columns that the table needs besides. Properties that this type does
         not have are NULL.
         """
         schema = spark_schema(entity)
         own = [name for name in bound.properties if name in schema.names]
-        table = self.table(entity, [ID, *more, *own], conditions)
+        best = self.best if self.best is not None and self.best.entity == bound.id else None
+        table = self.table(entity, [*system, *own], conditions, best)
         columns = [
             (F.col(name) if name in own else F.lit(None).cast(self._type_of(bound, name))).alias(to)
             for name, to in bound.properties.items()
@@ -100,7 +117,11 @@ class GraphTables:
         return table, columns
 
     def table(
-        self, entity: EntityType, columns: Sequence[str], conditions: Sequence[Condition]
+        self,
+        entity: EntityType,
+        columns: Sequence[str],
+        conditions: Sequence[Condition],
+        best: BestRows | None = None,
     ) -> Frame:
         """Rows of one type that may pass the conditions; the caller evaluates them again.
 
@@ -113,8 +134,10 @@ class GraphTables:
         read = list(dict.fromkeys((*wanted, *ends)))
         whole = spark_schema(entity)
         schema = spark.StructType([_relaxed(whole[name]) for name in read])
-        make = self._local if self.in_one_task else self._distributed
-        found = make(entity, schema, conditions)
+        if self.in_one_task:
+            found = self._local(entity, schema, conditions)
+        else:
+            found = self._distributed(entity, schema, conditions, best)
         for column, node in ends.items():
             nodes = self.table(node, [ID], ()).select(F.col(ID).alias(f"{column}_in_scope"))
             found = found.join(nodes, F.col(column) == F.col(f"{column}_in_scope"), "left_semi")
@@ -159,24 +182,37 @@ class GraphTables:
         return self.sessions.frame(table, schema).coalesce(1)
 
     def _distributed(
-        self, entity: EntityType, schema: Any, conditions: Sequence[Condition]
+        self,
+        entity: EntityType,
+        schema: Any,
+        conditions: Sequence[Condition],
+        best: BestRows | None,
     ) -> Frame:
         at = self.snapshot.pin(entity.table_key).at
+        columns, tested = _to_read(schema.names, conditions, self._rule(entity))
+        hashed = tuple(name for name in self._hashed(entity) if name in schema.names)
+        schema = spark.StructType([_hashed(f) if f.name in hashed else f for f in schema.fields])
         tasks = fragment_groups(self.store, at, _ROWS_PER_TASK)
         if not tasks:
             return self.empty(schema)
-        rule = self._rule(entity)
-        columns, tested = _to_read(schema.names, conditions, rule)
         read = read_tasks(
             target=self.store.address(at),
             columns=tuple(columns),
             conditions=tested,
-            rule=rule,
+            rule=self._rule(entity),
             tasks=tasks,
             wanted=spark_arrow_schema(schema),
+            hashed=hashed,
+            best=best,
         )
         numbers = task_numbers(self.sessions.session, len(tasks))
         return numbers.mapInArrow(read, schema)
+
+    def _hashed(self, entity: EntityType) -> tuple[str, ...]:
+        """The columns that are read as hashes. The id of an edge is not, because no edge has it."""
+        if not self.keys_are_hashed:
+            return ()
+        return (SOURCE, TARGET) if isinstance(entity, EdgeType) else (ID,)
 
     def _type_of(self, bound: EntityColumns, name: str) -> Any:
         """The type of a property is the same in all types that share it."""
@@ -195,6 +231,8 @@ class Compilation:
     expressions: Expressions
     kept: list[Frame] = field(default_factory=list)
     """Frames that are persisted until the answer is complete."""
+    repeats: bool = False
+    """Equal rows do not matter: an operator above drops them, or asks only whether there is one."""
 
     def keep(self, frame: Frame) -> Frame:
         """Persist rows that several steps read, so that Spark computes them once."""
@@ -214,6 +252,8 @@ def read_tasks(
     tasks: tuple[tuple[int, ...], ...],
     wanted: pa.Schema,
     rule: TableRule | None = None,
+    hashed: tuple[str, ...] = (),
+    best: BestRows | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow` over task numbers; `tasks` lists the fragments of each.
 
@@ -223,9 +263,11 @@ def read_tasks(
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for table in read_fragments(target, tasks[number], columns, conditions):
-                    kept = table if rule is None else rule.keep(table)
-                    yield from to_spark_batches(kept, wanted)
+                found = read_fragments(target, tasks[number], columns, conditions)
+                if rule is not None:
+                    found = map(rule.keep, found)
+                for table in found if best is None else best.among(found):
+                    yield from to_spark_batches(with_hashes(table, hashed), wanted)
 
     return run
 
@@ -237,6 +279,10 @@ def _to_read(
     if rule is None:
         return list(names), conditions
     return list(dict.fromkeys((*names, *rule.columns))), (*conditions, *rule.conditions)
+
+
+def _hashed(field: Any) -> Any:
+    return spark.StructField(field.name, spark.LongType(), field.nullable)
 
 
 def _relaxed(field: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -18,14 +18,24 @@ from omnigraph.plan.analysis import shared_with
 from omnigraph.plan.physical import DistinctOn, Find, Follow, LookUp, Weigh
 from omnigraph.spark.query.aggregates import aggregate
 from omnigraph.spark.query.answers import output_type
-from omnigraph.spark.query.expand import expand, weigh
+from omnigraph.spark.query.best_rows import BestRows
+from omnigraph.spark.query.expand import (
+    broadcast_if_few,
+    expand,
+    has_few_rows,
+    weigh,
+    with_late_columns,
+)
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.graph_tables import Compilation
 from omnigraph.spark.query.rows import Frame, Output, SparkColumn, SparkRows
+from omnigraph.values.scalars import ScalarKind, ScalarType
 
 # The largest offset and limit that Spark takes.
 _LARGEST = 2**31 - 1
 _MATCHED = "matched"
+# A limit above this is not known to the tasks that read rows: they would sort too much.
+_MOST_BEST = 10_000
 
 
 def compile_plan(plan: Any, compilation: Compilation) -> SparkRows:
@@ -106,11 +116,45 @@ def _type_of(name: str, variable: ex.Variable, compilation: Compilation) -> ex.E
 
 
 def _expand(op: reads.Expand, start: SparkRows, compilation: Compilation) -> SparkRows:
-    return expand(op, _run(op.input, start, compilation), compilation)
+    if op.target_bound and not compilation.repeats and _makes_sets(op):
+        # Few rows pass a hop between two nodes that are known. So equal rows are dropped after it
+        # and not at each hop before it.
+        return _expand(op, start, replace(compilation, repeats=True)).once()
+    return expand(op, _before_hop(op, op.input, start, compilation), compilation)
+
+
+def _makes_sets(op: Any) -> bool:
+    """Whether the rows of an operator are different in their entities, but for repeated edges."""
+    while isinstance(op, reads.Expand | reads.NodeScan | reads.Filter | Find | Follow):
+        op = op.input
+    return isinstance(op, reads.Rows)
+
+
+def _before_hop(
+    hop: reads.Expand, below: Any, start: SparkRows, compilation: Compilation
+) -> SparkRows:
+    """The rows that a hop starts from; the table of its nodes is not read where edges suffice."""
+    match below:
+        case reads.NodeScan(reads.Rows(), variable) if (
+            start.is_unit and hop.source == variable and _edges_suffice(hop, compilation)
+        ):
+            return replace(start, every=variable)
+        case _:
+            return _run(below, start, compilation)
+
+
+def _edges_suffice(hop: reads.Expand, compilation: Compilation) -> bool:
+    """Whether a hop from every node needs only the edges: each edge has two nodes."""
+    return (
+        hop.mode is reads.ExpandMode.EDGE
+        and hop.path is None
+        and (not hop.target_bound or hop.target.id == hop.source.id)
+        and not compilation.tables.naming(hop.source).properties
+    )
 
 
 def _follow(op: Follow, start: SparkRows, compilation: Compilation) -> SparkRows:
-    rows = _run(op.input, start, compilation)
+    rows = _before_hop(op.expand, op.input, start, compilation)
     rows = expand(op.expand, rows, compilation, op.where_edge, op.where_target)
     for predicate in (*op.where_edge, *op.where_target):
         rows = rows.where(compilation.expressions.column(predicate, rows))
@@ -118,11 +162,16 @@ def _follow(op: Follow, start: SparkRows, compilation: Compilation) -> SparkRows
 
 
 def _weigh(op: Weigh, start: SparkRows, compilation: Compilation) -> SparkRows:
-    return weigh(op.expand, _run(op.input, start, compilation), compilation)
+    hops = [op.expand]
+    below = op.input
+    while isinstance(below, Weigh) and below.expand.source == op.expand.source:
+        hops.append(below.expand)
+        below = below.input
+    return weigh(hops, _before_hop(hops[-1], below, start, compilation), compilation)
 
 
 def _distinct_on(op: DistinctOn, start: SparkRows, compilation: Compilation) -> SparkRows:
-    rows = _run(op.input, start, compilation)
+    rows = _run(op.input, start, replace(compilation, repeats=True))
     columns = [c for v in sorted(op.variables) for c in rows.bindings[v].identity]
     return replace(rows, frame=rows.frame.dropDuplicates(columns), weight=None)
 
@@ -144,7 +193,7 @@ def _project(op: reads.Project, start: SparkRows, compilation: Compilation) -> S
         column.name: Output(name, output_type(column.value, rows, expressions.catalog))
         for name, column in zip(names, op.columns, strict=True)
     }
-    return SparkRows(rows.frame.select(*values), outputs=outputs)
+    return SparkRows(rows.frame.select(*values), outputs=outputs, at_most=rows.at_most)
 
 
 def _distinct(op: reads.Distinct, start: SparkRows, compilation: Compilation) -> SparkRows:
@@ -159,9 +208,12 @@ def _aggregate(op: reads.Aggregate, start: SparkRows, compilation: Compilation) 
 
 
 def _order(op: reads.OrderBy, start: SparkRows, compilation: Compilation) -> SparkRows:
-    rows = _run(op.input, start, compilation)
+    return _sorted(op, _run(op.input, start, compilation), compilation.expressions)
+
+
+def _sorted(op: reads.OrderBy, rows: SparkRows, expressions: Expressions) -> SparkRows:
     sort_keys = (*op.keys, *map(reads.SortKey, op.ties))
-    keys = [_sort_column(key, rows, compilation.expressions) for key in sort_keys]
+    keys = [_sort_column(key, rows, expressions) for key in sort_keys]
     return replace(rows, frame=rows.frame.orderBy(*keys))
 
 
@@ -173,15 +225,88 @@ def _sort_column(key: reads.SortKey, rows: SparkRows, expressions: Expressions) 
 
 
 def _limit(op: reads.Limit, start: SparkRows, compilation: Compilation) -> SparkRows:
-    rows = _run(op.input, start, compilation)
     scalars = compilation.expressions.scalars
     skip = _amount(op.offset, "offset", scalars) or 0
     first = _amount(op.count, "limit", scalars)
     if skip > _LARGEST:
         raise InvalidArgument(f"offset is {skip:,}; engine 'spark' goes up to {_LARGEST:,}")
-    frame = rows.frame.offset(skip) if skip else rows.frame
     # A larger limit is left out, because no answer is that long.
-    return rows.on(frame if first is None or first > _LARGEST else frame.limit(first))
+    if first is None or first > _LARGEST:
+        rows = _run(op.input, start, compilation)
+        return rows.on(rows.frame.offset(skip) if skip else rows.frame)
+    if isinstance(op.input, reads.OrderBy) and not compilation.tables.in_one_task:
+        return _first_of(op.input, skip, first, start, compilation)
+    return _cut(_run(op.input, start, compilation), skip, first)
+
+
+def _cut(rows: SparkRows, skip: int, first: int) -> SparkRows:
+    frame = rows.frame.offset(skip) if skip else rows.frame
+    return rows.on(frame.limit(first), at_most=first)
+
+
+def _first_of(
+    order: reads.OrderBy, skip: int, first: int, start: SparkRows, compilation: Compilation
+) -> SparkRows:
+    """The first rows of an order. Columns that only operators above read are joined to these."""
+    tables = compilation.tables
+    nodes = _nodes_of(order)
+    needed = tables.needed.below(order, nodes, tables.snapshot.catalog)
+    narrow = replace(compilation, tables=replace(tables, needed=needed), repeats=False)
+    best = _best_rows(order, skip + first, start, narrow)
+    narrow = replace(narrow, tables=replace(narrow.tables, best=best))
+    rows = _cut(_run(order, start, narrow), skip, first)
+    late = [node for node in nodes if node.id in needed.later]
+    for node in late:
+        rows = with_late_columns(node, needed.later[node.id], rows, tables)
+    return _sorted(order, rows, compilation.expressions) if late else rows
+
+
+def _nodes_of(op: Any) -> list[ex.Variable]:
+    """The nodes that every row of a block has."""
+    found: dict[int, ex.Variable] = {}
+    while not isinstance(op, reads.Rows | reads.Project | reads.Aggregate):
+        match op:
+            case reads.NodeScan(_, variable) | Find(_, variable):
+                found[variable.id] = variable
+            case reads.Expand(target=variable) | Follow(expand=reads.Expand(target=variable)):
+                found[variable.id] = variable
+            case _:
+                pass
+        op = op.input
+    return [] if not isinstance(op, reads.Rows) else list(found.values())
+
+
+def _best_rows(
+    order: reads.OrderBy, count: int, start: SparkRows, compilation: Compilation
+) -> BestRows | None:
+    """Which rows of the sorted entity are enough.
+
+    None if an operator between its table and the order could drop one of them.
+    """
+    if not start.is_unit or compilation.tables.snapshot.scope is not None or count > _MOST_BEST:
+        return None
+    match order:
+        case reads.OrderBy(
+            reads.NodeScan(reads.Rows(), entity),
+            (reads.SortKey(ex.PropertyOf(variable, name, kind)) as key, *_),
+        ):
+            is_whole = True
+        case reads.OrderBy(
+            reads.Expand(reads.NodeScan(reads.Rows(), source), edge=entity) as hop,
+            (reads.SortKey(ex.PropertyOf(variable, name, kind)) as key, *_),
+        ):
+            is_whole = hop.source == source and _edges_suffice(hop, compilation)
+        case _:
+            return None
+    if entity != variable or not is_whole or not _has_plain_order(kind):
+        return None
+    columns = compilation.tables.naming(entity)
+    return BestRows(columns.id, name, count, key.descending, key.descending or key.nulls_last)
+
+
+def _has_plain_order(kind: ex.ExpressionType) -> bool:
+    """Whether Arrow and Spark sort values of the type alike. They differ about NaN."""
+    return isinstance(kind, ScalarType) and kind.kind not in (ScalarKind.F32, ScalarKind.F64)
 
 
 def _amount(expression: ex.Expression | None, what: str, scalars: Evaluator) -> int | None:
@@ -210,8 +335,10 @@ def _joined_with(
     op: reads.AntiJoin | reads.SemiJoin, how: str, start: SparkRows, compilation: Compilation
 ) -> SparkRows:
     rows = _run(op.input, start, compilation)
-    matched = _matched(op.pattern, _MATCHED, rows, compilation)
-    return rows.on(rows.frame.join(matched.frame, matched.condition, how), rows.at_most)
+    shared, found = _block(op.pattern, rows, compilation)
+    matches, condition = _block_matches(found.frame, shared, ())
+    matches = broadcast_if_few(matches, found.at_most, compilation.tables)
+    return rows.on(rows.frame.join(matches, condition, how), rows.at_most)
 
 
 def _exists_filter(op: reads.ExistsFilter, start: SparkRows, compilation: Compilation) -> SparkRows:
@@ -240,17 +367,25 @@ class _BlockMatches:
 
 def _matched(pattern: Any, mark: str, rows: SparkRows, compilation: Compilation) -> _BlockMatches:
     """Every combination once, with a column `mark` that is true."""
-    shared = _identity(shared_with(pattern), rows)
-    found = _run(pattern, _block_start(pattern, rows), compilation)
+    shared, found = _block(pattern, rows, compilation)
     matches, condition = _block_matches(found.frame, shared, (F.lit(True).alias(mark),))
     return _BlockMatches(matches.distinct(), condition, [_block_name(name) for name in shared])
+
+
+def _block(
+    pattern: Any, rows: SparkRows, compilation: Compilation
+) -> tuple[dict[str, bool], SparkRows]:
+    """The columns of the shared entities, and the matches of a block, some of them repeated."""
+    within = replace(compilation, repeats=True)
+    start = _block_start(pattern, rows, compilation)
+    return _identity(shared_with(pattern), rows), _run(pattern, start, within)
 
 
 def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) -> SparkRows:
     """Each row with every match, or once with NULL for the variables of the block."""
     rows = _run(op.input, start, compilation)
     shared = _identity(shared_with(op.pattern), rows)
-    found = _run(op.pattern, _block_start(op.pattern, rows), compilation)
+    found = _run(op.pattern, _block_start(op.pattern, rows, compilation), compilation)
     path = ex.VariableKind.PATH
     bindings = {v.id: found.bindings[v.id] for v in op.variables if v.kind is not path}
     paths = {v.id: found.paths[v.id] for v in op.variables if v.kind is path}
@@ -267,33 +402,59 @@ def _optional(op: reads.Optional, start: SparkRows, compilation: Compilation) ->
     )
 
 
-def _block_start(pattern: Any, rows: SparkRows) -> SparkRows:
-    """The rows that a block begins with: the shared variables, each combination once."""
+def _block_start(pattern: Any, rows: SparkRows, compilation: Compilation) -> SparkRows:
+    """The rows that a block begins with: the shared variables, each combination once.
+
+    A block that begins with a hop from its only shared node begins with every node, unless there
+    are few rows. Then the rows around it are not read to match it.
+    """
     shared = shared_with(pattern)
+    hop = _first_hop(pattern)
+    if (
+        hop is not None
+        and shared == (hop.source,)
+        and not has_few_rows(rows)
+        and not compilation.tables.in_one_task
+        and _edges_suffice(hop, compilation)
+    ):
+        return replace(rows, bindings={}, paths={}, weight=None, every=hop.source)
     bindings = {v.id: rows.bindings[v.id] for v in shared if v.id in rows.bindings}
     paths = {v.id: rows.paths[v.id] for v in shared if v.id in rows.paths}
     columns = [*(c for bound in bindings.values() for c in bound.columns), *paths.values()]
     frame, identity = rows.frame.select(*columns), _identity(shared, rows)
     # With nothing shared there is at most one combination. Spark Connect refuses
     # `dropDuplicates` without columns.
-    frame = frame.dropDuplicates(identity) if identity else frame.limit(1)
+    frame = frame.dropDuplicates(list(identity)) if identity else frame.limit(1)
     return SparkRows(frame, bindings, paths, at_most=rows.at_most)
 
 
-def _identity(shared: Sequence[ex.Variable], rows: SparkRows) -> list[str]:
-    found: list[str] = []
+def _first_hop(pattern: Any) -> reads.Expand | None:
+    """The first step of a block, if it is a hop."""
+    while not isinstance(pattern.input, reads.Rows):
+        pattern = pattern.input
+    hop = pattern.expand if isinstance(pattern, Follow) else pattern
+    return hop if isinstance(hop, reads.Expand) else None
+
+
+def _identity(shared: Sequence[ex.Variable], rows: SparkRows) -> dict[str, bool]:
+    """The columns that identify the shared entities, and whether they may be NULL."""
+    found: dict[str, bool] = {}
     for variable in shared:
         path = rows.paths.get(variable.id)
-        found += [path] if path is not None else rows.bindings[variable.id].identity
+        names = [path] if path is not None else rows.bindings[variable.id].identity
+        found |= dict.fromkeys(names, variable.nullable)
     return found
 
 
 def _block_matches(
-    frame: Frame, shared: Sequence[str], new: Sequence[str | SparkColumn]
+    frame: Frame, shared: Mapping[str, bool], new: Sequence[str | SparkColumn]
 ) -> tuple[Frame, SparkColumn]:
     """The matches under other column names, and the condition that joins them to a row."""
     renamed = frame.select(*(F.col(name).alias(_block_name(name)) for name in shared), *new)
-    conditions = [F.col(name).eqNullSafe(F.col(_block_name(name))) for name in shared]
+    conditions = []
+    for name, nullable in shared.items():
+        ours, theirs = F.col(name), F.col(_block_name(name))
+        conditions.append(ours.eqNullSafe(theirs) if nullable else ours == theirs)
     return renamed, reduce(lambda a, b: a & b, conditions, F.lit(True))
 
 
