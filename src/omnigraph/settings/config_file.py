@@ -60,7 +60,14 @@ _KEYS_BY_NAME = {
 _BINDINGS = ("server", "cluster", "store")
 _SERVER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _PATHS = frozenset(
-    ("cache_directory", "spill_directory", "temp_directory", "journal_dir", "log_file")
+    (
+        "archive_directory",
+        "cache_directory",
+        "spill_directory",
+        "temp_directory",
+        "journal_dir",
+        "log_file",
+    )
 )
 _MAY_BE_ZERO = frozenset(
     (

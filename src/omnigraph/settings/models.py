@@ -203,6 +203,11 @@ class PipelineSettings:
     """File for the output of the JVM; None is a file in the temporary directory, which the error
     names when the JVM fails."""
 
+    archive_directory: str | None = None
+    """Directory for a file of loaded Java classes (150 MB), with which a JVM starts in half the CPU
+    time. The second session writes it. None takes `OMNIGRAPH_CACHE_DIR`, else `~/.cache/omnigraph`;
+    an empty text turns it off."""
+
     spark_from_bytes: int = 2 * 1024**3
     """`engine="auto"` chooses Spark from this input size on; from half of it when a session runs.
 

@@ -20,14 +20,17 @@ from typing import Any
 
 from omnigraph.errors import InvalidArgument, SparkUnavailable
 from omnigraph.settings.models import PipelineSettings
+from omnigraph.spark.class_archive import ClassArchive, archive_directory, class_archive
 from omnigraph.spark.failures import TypedSession
-from omnigraph.spark.java import find_java, write_shim
+from omnigraph.spark.java import Java, find_java, write_shim
 from omnigraph.values.machine_memory import machine_memory
 
 Session = Any
 """A `pyspark.sql.SparkSession`, classic or Connect."""
 
 _GIB = 1024**3
+# A JVM that writes a class archive takes some seconds to end, and more on a busy machine.
+_END_SECONDS = 300
 _MASTERS = ("local", "spark://", "sc://", "yarn", "k8s://")
 
 _lock = threading.Lock()
@@ -43,6 +46,7 @@ class _Started:
     workspace: tempfile.TemporaryDirectory[str] | None
     log_file: Path | None
     """None with Spark Connect, because the server owns the JVM."""
+    archive: ClassArchive | None = None
 
 
 def spark_session(settings: PipelineSettings | None = None) -> Session:
@@ -92,6 +96,8 @@ def stop_locked() -> None:
     gateway = getattr(getattr(started.session, "_sc", None), "_gateway", None)
     started.session.stop()
     _end_jvm(gateway)
+    if started.archive is not None:
+        started.archive.keep()
     if started.workspace is not None:
         started.workspace.cleanup()
 
@@ -140,7 +146,9 @@ def _start(settings: PipelineSettings) -> _Started:
     workspace = tempfile.TemporaryDirectory(prefix="omnigraph-spark-", ignore_cleanup_errors=True)
     log_file = Path(settings.log_file or Path(workspace.name) / "spark.log")
     try:
-        session = _launch(settings, Path(workspace.name), log_file)
+        java = find_java(os.environ)
+        archive = _class_archive(settings, java, Path(workspace.name))
+        session = _launch(settings, java, archive, Path(workspace.name), log_file)
     except Exception as error:
         kept = _keep_log(log_file)
         workspace.cleanup()
@@ -152,13 +160,28 @@ def _start(settings: PipelineSettings) -> _Started:
             log_file=str(kept),
         ) from error
     atexit.register(stop_session)
-    return _Started(session, TypedSession(connect=False), workspace, log_file)
+    return _Started(session, TypedSession(connect=False), workspace, log_file, archive)
 
 
-def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Session:
-    java = find_java(os.environ)
+def _class_archive(settings: PipelineSettings, java: Java, workspace: Path) -> ClassArchive | None:
+    """For a driver that runs in the JVM of this process."""
+    if not settings.master.startswith("local"):
+        return None
+    directory = archive_directory(settings.archive_directory, os.environ)
+    return class_archive(java, directory, workspace)
+
+
+def _launch(
+    settings: PipelineSettings,
+    java: Java,
+    archive: ClassArchive | None,
+    workspace: Path,
+    log_file: Path,
+) -> Session:
     home = java.home if java.complete else write_shim(java, workspace / "java")
-    surroundings = {"JAVA_HOME": str(home)}
+    # Another JVM makes the command line of the first one. It runs for a moment.
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    surroundings = {"JAVA_HOME": str(home), "SPARK_LAUNCHER_OPTS": quick}
     if settings.master.startswith("local"):
         surroundings["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Without this, workers run the first `python3` of their PATH.
@@ -168,7 +191,8 @@ def _launch(settings: PipelineSettings, workspace: Path, log_file: Path) -> Sess
     for chatty in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "py4j"):
         logging.getLogger(chatty).setLevel(logging.CRITICAL)
     builder = pyspark_sql.SparkSession.builder.master(settings.master).appName("omnigraph")
-    for name, value in _configuration(settings, workspace).items():
+    options = archive.options if archive is not None else ""
+    for name, value in _configuration(settings, workspace, options).items():
         builder = builder.config(name, value)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -197,7 +221,7 @@ def _connect(settings: PipelineSettings) -> _Started:
     return _Started(session, TypedSession(connect=True), None, None)
 
 
-def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str]:
+def _configuration(settings: PipelineSettings, workspace: Path, options: str) -> dict[str, str]:
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -210,7 +234,7 @@ def _configuration(settings: PipelineSettings, workspace: Path) -> dict[str, str
         conf["spark.driver.memory"] = settings.driver_memory or memory_default(machine_memory())
         # Without the JVM's second compiler, because Python and Lance process the rows, and the
         # compiler took a third of the CPU time of a load of 5 million rows.
-        conf["spark.driver.defaultJavaOptions"] = "-XX:TieredStopAtLevel=1"
+        conf["spark.driver.defaultJavaOptions"] = f"-XX:TieredStopAtLevel=1 {options}".strip()
         conf["spark.local.dir"] = str(workspace / "local")
         conf["spark.driver.bindAddress"] = "127.0.0.1"
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
@@ -283,7 +307,7 @@ def _end_jvm(gateway: Any) -> None:
     process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=_END_SECONDS)
     context = import_module("pyspark").SparkContext
     context._gateway = context._jvm = None  # noqa: SLF001 - so that a later session gets a new JVM
 
