@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.embed.choose import choose_provider
 from omnigraph.errors import OmnigraphError
 from omnigraph.settings.models import EmbeddingSettings, PipelineSettings
-from omnigraph.spark.jobs import run_job, task_numbers
+from omnigraph.spark.jobs import collect_tasks, run_job
 from omnigraph.spark.session import parallelism, spark_session
 from omnigraph.values.clock import SYSTEM_CLOCK
 from omnigraph.vectors.vector_requests import Batch, Keep, Vectors, vectors_of
@@ -39,10 +39,11 @@ class SparkRequests:
 
     def _round(self, session: Any, tasks: int, batches: Sequence[Batch], keep: Keep) -> None:
         shares = [list(batches[task::tasks]) for task in range(min(tasks, len(batches)))]
-        numbers = task_numbers(session, len(shares))
-        rows = numbers.mapInArrow(_share(self.embedding, shares), _RESULT)
+        run = _share(self.embedding, shares)
         failed: OmnigraphError | None = None
-        for row in run_job(session, "embed", rows.collect):
+        for row in run_job(
+            session, "embed", lambda: collect_tasks(session, len(shares), run, _RESULT)
+        ):
             vectors, error = pickle.loads(row.result)
             keep(vectors)
             failed = failed or error

@@ -30,7 +30,7 @@ from omnigraph.lance_store.store import Store, VersionAddress
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.scoping.visible_rows import TableRule, VisibleRows
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.jobs import run_job, task_numbers
+from omnigraph.spark.jobs import collect_tasks, run_job
 from omnigraph.spark.session import spark_session
 from omnigraph.values.identifiers import TableKey
 
@@ -85,11 +85,11 @@ class SparkExporter:
         if not parts:
             return {}
         session = spark_session(self.settings)
-        numbers = task_numbers(session, len(parts))
-        rows = numbers.mapInArrow(
-            _export(parts, str(folder), export_format), "name string, part long, entities long"
+        run = _export(parts, str(folder), export_format)
+        columns = "name string, part long, entities long"
+        collected = run_job(
+            session, "export", lambda: collect_tasks(session, len(parts), run, columns)
         )
-        collected = run_job(session, "export", rows.collect)
         written = {row.name for row in collected}
         for file in folder.iterdir():
             if file.name in written:

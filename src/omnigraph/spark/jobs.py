@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError, SparkFailed
 from omnigraph.spark.failures import omnigraph_error
@@ -14,6 +16,9 @@ from omnigraph.spark.session import Session, log_file_of
 
 Watch = Callable[[int, int], None]
 """(finished tasks, known tasks); the total grows while Spark plans further stages."""
+
+TaskRun = Callable[[Iterator[Any]], Iterator[Any]]
+"""Record batches in, record batches out."""
 
 _POLL_SECONDS = 0.5
 _CAUSE = "Caused by: "
@@ -41,6 +46,33 @@ def run_job(
 def task_numbers(session: Session, count: int) -> Any:
     """A DataFrame of the numbers from 0, one for each task; `mapInArrow` runs the tasks."""
     return session.range(0, count, 1, count)
+
+
+def collect_tasks(session: Session, count: int, run: TaskRun, columns: str) -> list[Any]:
+    """The rows that `run`, a function for `mapInArrow`, gives for the numbers of `count` tasks.
+
+    Without Spark Connect no DataFrame is made. The first one of a JVM takes three CPU seconds for
+    the planner, its code generator and Arrow, and workers that read Arrow import pandas.
+    """
+    context = getattr(session, "_sc", None)
+    if context is None:
+        found: list[Any] = task_numbers(session, count).mapInArrow(run, columns).collect()
+        return found
+    rows: list[Any] = (
+        context.parallelize(range(count), count).mapPartitions(_as_rows(run)).collect()
+    )
+    return rows
+
+
+def _as_rows(run: TaskRun) -> Callable[[Iterator[int]], Iterator[Any]]:
+    """The same function over numbers instead of batches."""
+
+    def task(numbers: Iterator[int]) -> Iterator[Any]:
+        as_row = import_module("pyspark.sql").Row
+        for batch in run(pa.record_batch({"id": [number]}) for number in numbers):
+            yield from (as_row(**row) for row in batch.to_pylist())
+
+    return task
 
 
 class _Job:

@@ -17,7 +17,7 @@ from omnigraph.lance_store.staging.index_builds import build_segment
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.progress import tell
 from omnigraph.settings.models import PipelineSettings
-from omnigraph.spark.jobs import Watch, run_job, task_numbers
+from omnigraph.spark.jobs import Watch, collect_tasks, run_job
 from omnigraph.spark.session import parallelism, spark_session
 from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind
 
@@ -88,9 +88,10 @@ class SparkUpkeep:
     ) -> list[bytes | None]:
         """The result of `run` for each task, in their order."""
         session = spark_session(self.settings)
-        numbers = task_numbers(session, len(tasks))
-        rows = numbers.mapInArrow(_running(store.location, at, tasks, run), _COLUMNS)
-        done = run_job(session, name, rows.collect, watch)
+        attempt = _running(store.location, at, tasks, run)
+        done = run_job(
+            session, name, lambda: collect_tasks(session, len(tasks), attempt, _COLUMNS), watch
+        )
         results = {row[_TASK]: row[_RESULT] for row in done}
         return [
             None if results[number] is None else bytes(results[number])

@@ -49,7 +49,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.settings.models import EmbeddingSettings, Settings
 from omnigraph.spark.engine_choice import holds_spark_frames
-from omnigraph.spark.jobs import run_job, task_numbers
+from omnigraph.spark.jobs import TaskRun, collect_tasks, run_job
 from omnigraph.spark.load.load_tasks import (
     RESULT,
     LoadPlan,
@@ -264,8 +264,7 @@ class _LoadJob:
             ]
         task_bytes = self.loader.settings.pipeline.task_bytes
         pieces = cut(self.given.sources, plan.options, task_bytes, parallelism(self.session))
-        numbers = task_numbers(self.session, len(pieces))
-        results = self._collect(numbers.mapInArrow(run_tasks(plan, pieces), RESULT), len(pieces))
+        results = self._collect(run_tasks(plan, pieces), len(pieces))
         by_file = groupby(results, key=lambda result: pieces[result.task].file)
         return [result for file, found in by_file for result in in_order(found, file)]
 
@@ -287,7 +286,7 @@ class _LoadJob:
         self.progress(0, written)
         return found
 
-    def _collect(self, rows: Any, tasks: int) -> list[TaskResult]:
+    def _collect(self, run: TaskRun, tasks: int) -> list[TaskResult]:
         """The results by task number."""
         size = sum(source.size for source in self.given.sources)
         told = 0
@@ -298,7 +297,10 @@ class _LoadJob:
             self.progress(now - told, 0)
             told = now
 
-        found = _results(run_job(self.session, "load", rows.collect, watch))
+        def action() -> list[Any]:
+            return collect_tasks(self.session, tasks, run, RESULT)
+
+        found = _results(run_job(self.session, "load", action, watch))
         self.progress(size - told, sum(part.rows for result in found for part in result.parts))
         return found
 
