@@ -18,6 +18,7 @@ from omnigraph.spark import spark_session, stop_session
 
 PERSONS = {"small": 20_000, "full": 1_000_000}
 NAMES = ("f", "g", "h", "i", "j")
+FIRST = "query q() { match { $p: Person $p worksAt $c } return { count($c) as n } }"
 
 
 def run(scale: str) -> None:
@@ -29,6 +30,8 @@ def run(scale: str) -> None:
 def compare(graph: Graph, persons: int) -> None:
     """Both engines on one graph; the local one reads the graph in its first query."""
     spark_session(PipelineSettings(driver_memory="2g"))
+    # The start of Spark's workers is no part of a query.
+    graph.query(FIRST, engine="spark").to_pylist()
     figures = []
     for name in NAMES:
         what, text, _ = QUERIES[name]
@@ -37,9 +40,12 @@ def compare(graph: Graph, persons: int) -> None:
         spark, found = measured(lambda text=text: graph.query(text, engine="spark").to_pylist())
         assert found == expected, name
         figures.append(
-            Figure(f"{name} {what}", spark, local, "s", "stated", against="the local engine")
+            Figure(f"{name} {what}", spark, local, "s", "<= 20", against="the local engine")
         )
-    notes = [f"{persons:,} persons; reference = the local engine, its first query of the process"]
+    notes = [
+        f"{persons:,} persons; reference = the local engine, its first query of an open graph",
+        "Spark: the second query of a session and those after it",
+    ]
     report("spark_query", figures, notes)
     stop_session()
 
