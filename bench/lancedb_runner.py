@@ -21,7 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 RECALL = 0.95
-GRID = [(probes, refine) for probes in (8, 16, 32, 64, 128, 256) for refine in (4, 20)]
+GRID = [
+    *((probes, refine) for probes in (8, 16, 32, 64, 128, 256) for refine in (4, 20)),
+    # Vectors without clusters need almost all partitions and exact distances of many rows.
+    *((512, refine) for refine in (100, 500, 2000)),
+]
 
 
 def main() -> None:

@@ -115,6 +115,14 @@ def _vectors(folder: Path, kind: str, rows: int) -> tuple[list[Figure], list[str
             against="lancedb",
         ),
         Figure(
+            f"{kind}: nearest, cold, against lancedb",
+            _p50(streamed, queries),
+            peer["all"]["milliseconds"],
+            "ms",
+            "<= 1",
+            against="lancedb",
+        ),
+        Figure(
             f"{kind}: 1% filter, against lancedb",
             _p50(filtered, queries),
             peer["few"]["milliseconds"],

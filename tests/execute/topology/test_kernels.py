@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from omnigraph.execute.topology import kernels
-from omnigraph.execute.topology.neighbours import StoredNeighbours, count_common, group
+from omnigraph.execute.topology.neighbours import (
+    StoredNeighbours,
+    count_common,
+    count_ends,
+    group,
+    turned,
+)
 
 NODES = 60
 
@@ -61,9 +72,69 @@ def test_common_neighbours_are_counted(many: int) -> None:
     assert count_common(near, far, keys, others).tolist() == expected
 
 
+@pytest.mark.parametrize("edges", [0, 1, 30, 2000])
+def test_entries_are_grouped_and_turned(edges: int) -> None:
+    chance = np.random.default_rng(edges)
+    keys, nodes = (chance.integers(0, NODES, edges).astype(np.int32) for _ in range(2))
+    # Some edges have no ends, so their numbers are left out.
+    numbers = np.flatnonzero(chance.random(edges * 2) < 0.4)[:edges].astype(np.int32)
+    keys, nodes = keys[: len(numbers)], nodes[: len(numbers)]
+    entries = list(zip(keys.tolist(), nodes.tolist(), numbers.tolist(), strict=True))
+    near = group(keys, nodes, numbers, NODES)
+    assert entries_of(near) == sorted(entries)
+    assert entries_of(turned(near, NODES)) == sorted((n, k, e) for k, n, e in entries)
+
+
+def entries_of(near: StoredNeighbours) -> list[tuple[int, int, int]]:
+    assert len(near.offsets) == NODES + 1
+    assert near.nodes.dtype == near.edges.dtype == np.int32
+    rows, nodes, edges = near.follow(np.arange(NODES, dtype=np.int32))
+    return list(zip(rows.tolist(), nodes.tolist(), edges.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("edges", [0, 1, 30, 2000])
+def test_ends_are_counted(edges: int) -> None:
+    chance = np.random.default_rng(edges)
+    sources = chance.integers(0, NODES, edges).astype(np.int32)
+    targets = chance.integers(0, 20, edges).astype(np.int32)
+    pairs = set(zip(sources.tolist(), targets.tolist(), strict=True))
+    found = count_ends(sources, targets, (NODES, 20))
+    expected = [
+        [sources.tolist().count(n) for n in range(NODES)],
+        [targets.tolist().count(n) for n in range(20)],
+        [sum(s == n for s, _ in pairs) for n in range(NODES)],
+        [sum(t == n for _, t in pairs) for n in range(20)],
+    ]
+    assert [counts.tolist() for counts in found] == expected
+
+
 @pytest.mark.parametrize("many", [0, 1, 20, 400])
 def test_distinct_values_ascend(many: int) -> None:
     values = np.random.default_rng(many).integers(0, 1000, many).astype(np.int32)
     found = kernels.unique_sorted(values, 1000)
     assert found.tolist() == sorted(set(values.tolist()))
     assert found.dtype == np.int32
+
+
+LOADED = """
+import json
+from omnigraph.execute.topology import compiled_kernels, kernels
+kept = compiled_kernels.are_kept()
+assert kernels.warm_up()
+compiled = [k.__name__ for k in compiled_kernels._signatures if k.stats.cache_misses]
+print(json.dumps([kept, compiled, compiled_kernels.are_kept()]))
+"""
+
+
+@pytest.mark.slow
+def test_the_first_process_of_an_installation_compiles_in_another_one(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def load() -> Any:
+        out = subprocess.run(
+            [sys.executable, "-c", LOADED], env=environment, capture_output=True, check=True
+        )
+        return json.loads(out.stdout)
+
+    assert load() == [False, [], True]
+    assert load() == [True, [], True]

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import SnapshotReclaimed, StorageFailure
+from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.builds import build_step, building, current_build
 from omnigraph.execute.topology.cache_files import StoredTopology
 from omnigraph.execute.topology.id_changes import (
@@ -34,7 +35,9 @@ from omnigraph.execute.topology.neighbours import (
     Neighbours,
     PatchedNeighbours,
     StoredNeighbours,
+    count_ends,
     group,
+    turned,
 )
 from omnigraph.execute.topology.table_content import TableContent, one_chunk
 
@@ -42,8 +45,6 @@ OUT, INTO = "out", "into"
 
 # The bytes of the objects of an adjacency before a direction is built.
 _EMPTY_BYTES = 1_000
-# Entries of so many nodes are handled at once while the interpreter lock is held.
-_NODES_AT_ONCE = 1 << 16
 # For fewer edges starting a thread costs more than it saves.
 _WORTH_THREADS = 50_000
 # The bytes of an edge while its ends are read, found and sorted.
@@ -199,18 +200,8 @@ class StoredAdjacency(Adjacency):
             sources, targets = sources[whole], targets[whole]
         sizes = (self.contents.sources.count, self.contents.targets.count)
         build_step()
-        edges = _counts(sources, targets, sizes)
-        words = sources.astype(np.uint64)
-        words <<= np.uint64(32)
-        words |= targets.view(np.uint32)
-        words.sort()
-        repeated = words[1:] == words[:-1]
-        if not repeated.any():
-            return edges, edges
-        build_step()
-        words = words[np.append(True, ~repeated)]
-        once = (words >> np.uint64(32)).astype(np.int32), words.astype(np.uint32).view(np.int32)
-        return edges, _counts(*once, sizes)
+        edges_out, edges_into, pairs_out, pairs_into = count_ends(sources, targets, sizes)
+        return {OUT: edges_out, INTO: edges_into}, {OUT: pairs_out, INTO: pairs_into}
 
     def _counts_of(self, direction: str, near: Neighbours) -> dict[str, Counts]:
         """Both directions from one of them."""
@@ -255,12 +246,16 @@ class StoredAdjacency(Adjacency):
         mapped = self._mapped(direction)
         if mapped is not None:
             return mapped
-        source, target, edges = self._ends()
-        build_step()
-        if direction == OUT:
-            built = group(source, target, edges, self.contents.sources.count)
+        _, sources, targets = self.contents
+        count = (sources if direction == OUT else targets).count
+        other = next(iter(self.made.values()), None)
+        if other is not None:
+            built = turned(other, count)
         else:
-            built = group(target, source, edges, self.contents.targets.count)
+            source, target, edges = self._ends()
+            build_step()
+            keys, nodes = (source, target) if direction == OUT else (target, source)
+            built = group(keys, nodes, edges, count)
         build_step()
         self._save(direction, built)
         return built
@@ -276,9 +271,6 @@ class StoredAdjacency(Adjacency):
 
     def _ends(self) -> tuple[Ints, Ints, Ints]:
         """(source, target, edge) positions of the edges that have both ends."""
-        other = self.made
-        if other:
-            return _ends_of(*next(iter(other.items())))
         source, target = self._find_ends()
         edges = np.arange(len(source), dtype=np.int32)
         whole = (source != MISSING) & (target != MISSING)
@@ -288,6 +280,7 @@ class StoredAdjacency(Adjacency):
 
     def _find_ends(self, *, ordered: bool = True) -> tuple[Positions, Positions]:
         edges, sources, targets = self.contents
+        kernels.expect_build(edges.count)
         stopped = current_build()
 
         def find(end: tuple[TableContent, str]) -> Positions:
@@ -305,41 +298,6 @@ class StoredAdjacency(Adjacency):
             with ThreadPoolExecutor(2) as threads:
                 first, second = threads.map(find, ends)
         return first, second
-
-
-def _counts(sources: Positions, targets: Positions, sizes: tuple[int, int]) -> dict[str, Counts]:
-    return {
-        OUT: np.bincount(sources, minlength=sizes[0]),
-        INTO: np.bincount(targets, minlength=sizes[1]),
-    }
-
-
-def _ends_of(direction: str, near: Neighbours) -> tuple[Ints, Ints, Ints]:
-    """(source, target, edge) positions of all entries of one direction, in edge order."""
-    keys = _keys_of(near)
-    size = int(near.edges.max()) + 1 if len(near.edges) else 0
-    first, second = np.full(size, MISSING, np.int32), np.empty(size, np.int32)
-    first[near.edges], second[near.edges] = keys, near.nodes
-    edges = np.flatnonzero(first != MISSING).astype(np.int32)
-    if len(edges) != size:
-        first, second = first[edges], second[edges]
-    return (first, second, edges) if direction == OUT else (second, first, edges)
-
-
-def _keys_of(near: Neighbours) -> Ints:
-    """The node of each entry.
-
-    Some nodes at a time, because `np.repeat` holds the interpreter lock.
-    """
-    offsets, count = near.offsets, len(near.offsets) - 1
-    keys = np.empty(len(near.nodes), np.int32)
-    for first in range(0, count, _NODES_AT_ONCE):
-        last = min(first + _NODES_AT_ONCE, count)
-        degrees = np.diff(offsets[first : last + 1])
-        keys[offsets[first] : offsets[last]] = np.repeat(
-            np.arange(first, last, dtype=np.int32), degrees
-        )
-    return keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,64 @@
-"""The loops of `kernels`, compiled by numba. Only `kernels` imports them, in a thread."""
+"""The loops of `kernels`, compiled by numba. Only `kernels` imports them, in a thread.
+
+Importing this module compiles nothing. `compile_all` compiles the kernels, or loads them from the
+cache of numba, which has them after a process has compiled them once.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import int64, njit, types
+from numba import int64, njit, types, uint64
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True}
-# Arrays that are mapped from a file cannot be written. A kernel for these takes others, too, and
-# with a declared signature it is compiled when it is loaded, not when a query first calls it.
+# Arrays that are mapped from a file cannot be written. A kernel for these takes others, too.
 _INTS = types.Array(types.int32, 1, "C", readonly=True)
 _OFFSETS = types.Array(types.int64, 1, "C", readonly=True)
 # A list that is so many times longer is searched, others are passed through.
 _MANY_TIMES = 16
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_UPPER = np.uint64(32)
+
+_signatures: dict[Any, tuple[Any, ...]] = {}
 
 
-@njit((_OFFSETS, _INTS, _INTS), **_OPTIONS)
+def _kernel(*signature: Any) -> Callable[[Any], Any]:
+    def declared(function: Any) -> Any:
+        made = njit(**_OPTIONS)(function)
+        _signatures[made] = signature
+        return made
+
+    return declared
+
+
+def are_kept() -> bool:
+    """Whether the cache of numba seems to have every kernel of this file."""
+    source = Path(__file__)
+    for kernel in _signatures:
+        kept = Path(kernel.stats.cache_path).glob(f"{source.stem}.{kernel.__name__}-*.nbc")
+        if not any(file.stat().st_mtime >= source.stat().st_mtime for file in kept):
+            return False
+    return True
+
+
+def compile_all() -> None:
+    """Compile or load the kernels now, so that no query does it."""
+    for kernel, signature in _signatures.items():
+        kernel.compile(signature)
+
+
+def compile_in_background() -> None:
+    """`compile_all` in a process of its own, which leaves the processor to others."""
+    if hasattr(os, "nice"):
+        os.nice(10)
+    compile_all()
+
+
+@_kernel(_OFFSETS, _INTS, _INTS)
 def targets(offsets: Any, nodes: Any, sources: Any) -> Any:
     total = 0
     for i in range(len(sources)):
@@ -30,7 +72,7 @@ def targets(offsets: Any, nodes: Any, sources: Any) -> Any:
     return met
 
 
-@njit((_OFFSETS, _INTS, _INTS, _INTS), **_OPTIONS)
+@_kernel(_OFFSETS, _INTS, _INTS, _INTS)
 def follow(offsets: Any, nodes: Any, edges: Any, sources: Any) -> Any:
     total = 0
     for i in range(len(sources)):
@@ -48,7 +90,7 @@ def follow(offsets: Any, nodes: Any, edges: Any, sources: Any) -> Any:
     return rows, met, taken
 
 
-@njit((_OFFSETS, _INTS, _INTS, _INTS, _INTS), **_OPTIONS)
+@_kernel(_OFFSETS, _INTS, _INTS, _INTS, _INTS)
 def meet(offsets: Any, nodes: Any, edges: Any, sources: Any, wanted: Any) -> Any:
     rows = np.empty(len(sources), np.int64)
     taken = np.empty(len(sources), np.int32)
@@ -74,7 +116,7 @@ def meet(offsets: Any, nodes: Any, edges: Any, sources: Any, wanted: Any) -> Any
     return rows[:n], taken[:n]
 
 
-@njit((_INTS, int64, int64, _INTS, int64, int64), **_OPTIONS)
+@_kernel(_INTS, int64, int64, _INTS, int64, int64)
 def _found_in(few: Any, few_at: int, few_end: int, many: Any, at: int, end: int) -> int:
     """How many of a few ascending numbers are among many: each is searched after the one before."""
     n = 0
@@ -91,7 +133,7 @@ def _found_in(few: Any, few_at: int, few_end: int, many: Any, at: int, end: int)
     return n
 
 
-@njit((_OFFSETS, _INTS, _OFFSETS, _INTS, _INTS, _INTS), **_OPTIONS)
+@_kernel(_OFFSETS, _INTS, _OFFSETS, _INTS, _INTS, _INTS)
 def count_common(
     offsets: Any, nodes: Any, other_offsets: Any, other_nodes: Any, keys: Any, others: Any
 ) -> Any:
@@ -115,7 +157,7 @@ def count_common(
     return counts
 
 
-@njit((_OFFSETS, _INTS, _INTS, int64, int64), **_OPTIONS)
+@_kernel(_OFFSETS, _INTS, _INTS, int64, int64)
 def reach(offsets: Any, nodes: Any, sources: Any, minimum: int, maximum: int) -> Any:
     """(nodes met by each source, these nodes, whether the search ended at the depth limit).
 
@@ -159,3 +201,93 @@ def reach(offsets: Any, nodes: Any, sources: Any, minimum: int, maximum: int) ->
         out[start:n].sort()
         counts[i] = n - start
     return counts, out[:n], open_end
+
+
+@_kernel(types.Array(types.uint64, 1, "C"))
+def _halves(words: Any) -> Any:
+    upper = np.empty(len(words), np.int32)
+    lower = np.empty(len(words), np.int32)
+    for i in range(len(words)):
+        upper[i] = words[i] >> _UPPER
+        lower[i] = words[i] & _LOW_HALF
+    return upper, lower
+
+
+@_kernel(_INTS, _INTS, _INTS, int64, int64)
+def group(keys: Any, nodes: Any, edges: Any, key_count: int, node_count: int) -> Any:
+    """(offsets, nodes, edges) of entries sorted by key, then by node. Ties keep their order.
+
+    Counting sorts by node, then by key. Each of them moves one word for an entry.
+    """
+    size = len(keys)
+    ends = np.zeros(node_count + 1, np.int64)
+    for i in range(size):
+        ends[nodes[i] + 1] += 1
+    for node in range(node_count):
+        ends[node + 1] += ends[node]
+    by_node = np.empty(size, np.uint64)
+    for i in range(size):
+        by_node[ends[nodes[i]]] = uint64(keys[i]) << _UPPER | uint64(edges[i])
+        ends[nodes[i]] += 1
+    # The end of the entries of each node is now where the next node began.
+    offsets = np.zeros(key_count + 1, np.int64)
+    for i in range(size):
+        offsets[keys[i] + 1] += 1
+    for key in range(key_count):
+        offsets[key + 1] += offsets[key]
+    places = offsets[:-1].copy()
+    by_key = np.empty(size, np.uint64)
+    entry = 0
+    for node in range(node_count):
+        while entry < ends[node]:
+            key = by_node[entry] >> _UPPER
+            by_key[places[key]] = uint64(node) << _UPPER | (by_node[entry] & _LOW_HALF)
+            places[key] += 1
+            entry += 1
+    return offsets, *_halves(by_key)
+
+
+@_kernel(_OFFSETS, _INTS, _INTS, int64)
+def turn(offsets: Any, nodes: Any, edges: Any, node_count: int) -> Any:
+    """The entries of one direction as (offsets, nodes, edges) of the other one."""
+    turned = np.zeros(node_count + 1, np.int64)
+    for entry in range(len(nodes)):
+        turned[nodes[entry] + 1] += 1
+    for node in range(node_count):
+        turned[node + 1] += turned[node]
+    places = turned[:-1].copy()
+    words = np.empty(len(nodes), np.uint64)
+    for key in range(len(offsets) - 1):
+        for entry in range(offsets[key], offsets[key + 1]):
+            node = nodes[entry]
+            words[places[node]] = uint64(key) << _UPPER | uint64(edges[entry])
+            places[node] += 1
+    return turned, *_halves(words)
+
+
+@_kernel(_INTS, _INTS, int64, int64)
+def count_ends(sources: Any, targets: Any, source_count: int, target_count: int) -> Any:
+    """Edges of each source and target, then pairs of ends of each source and target."""
+    offsets = np.zeros(source_count + 1, np.int64)
+    edges_into = np.zeros(target_count, np.int64)
+    for i in range(len(sources)):
+        offsets[sources[i] + 1] += 1
+        edges_into[targets[i]] += 1
+    for source in range(source_count):
+        offsets[source + 1] += offsets[source]
+    places = offsets[:-1].copy()
+    met = np.empty(len(sources), np.int32)
+    for i in range(len(sources)):
+        met[places[sources[i]]] = targets[i]
+        places[sources[i]] += 1
+    pairs_out = np.zeros(source_count, np.int64)
+    pairs_into = np.zeros(target_count, np.int64)
+    last = np.full(target_count, -1, np.int32)
+    for source in range(source_count):
+        for entry in range(offsets[source], offsets[source + 1]):
+            target = met[entry]
+            if last[target] != source:
+                last[target] = source
+                pairs_out[source] += 1
+                pairs_into[target] += 1
+    return offsets[1:] - offsets[:-1], edges_into, pairs_out, pairs_into

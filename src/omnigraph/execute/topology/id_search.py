@@ -109,7 +109,18 @@ class IntegerTable:
         """The position of each text, or MISSING; None when one of them is no number."""
         if not len(ids):
             return np.empty(0, np.int32)
-        wanted = None if ids.null_count else _numbers(ids)
+        if ids.null_count:
+            return None
+        found = np.empty(len(ids), np.int32)
+        for start in range(0, len(ids), _AT_ONCE):
+            part = self._find_some(ids.slice(start, _AT_ONCE))
+            if part is None:
+                return None
+            found[start : start + _AT_ONCE] = part
+        return found
+
+    def _find_some(self, ids: pa.Array) -> Positions | None:
+        wanted = _numbers(ids)
         if wanted is None:
             return None
         if int(wanted.min()) < self.low or int(wanted.max()) > self.high:
@@ -131,15 +142,7 @@ def find_integers(ids: pa.Array, among: pa.Array) -> Positions | None:
     if ids.null_count or not len(ids) or _numbers(ids[:1]) is None:
         return None
     table = IntegerTable.of(among)
-    if table is None:
-        return None
-    found = np.empty(len(ids), np.int32)
-    for start in range(0, len(ids), _AT_ONCE):
-        part = table.find(ids.slice(start, _AT_ONCE))
-        if part is None:
-            return None
-        found[start : start + _AT_ONCE] = part
-    return found
+    return None if table is None else table.find(ids)
 
 
 def _numbers(texts: pa.Array) -> Numbers | None:

@@ -1,28 +1,45 @@
 """The loops of traversal over integers: in numpy, and compiled by numba for large work.
 
-Loading numba takes a second. A thread loads it when the first large work comes, so short processes
-and small graphs do not wait for it.
+Loading numba takes half a second. A thread loads it when the first large work comes, so short
+processes and small graphs do not wait for it. Until it is loaded, the work is done in numpy.
+
+The first process after an installation has to compile the loops, which takes five seconds. Another
+process of low priority does this, because a compiler in this one would hold the interpreter lock
+while queries run.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+logger = logging.getLogger(__name__)
+
 Ints = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
 RowNumbers = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
 
 # Of so many sources the work is worth loading the compiled kernels.
 _LARGE = 20_000
+# Entries that are sorted or found are cheaper than entries that are followed.
+_LARGE_BUILD = 1_000_000
+# A counting sort has a counter for each node, which does not pay for fewer entries.
+_PLACES_PER_ENTRY = 16
 # Of so few sources numpy slices are cheaper than any kernel.
 _FEW = 32
 _COMPILED = "omnigraph.execute.topology.compiled_kernels"
+_COMPILE = f"from {_COMPILED} import compile_in_background as c; c()"
+_COMPILE_SECONDS = 300
 
 _loading: threading.Thread | None = None
 _compiled: Any = None
@@ -136,6 +153,51 @@ def count_common(
     return counts
 
 
+def expect_build(entries: int) -> None:
+    """So many entries will be found and sorted soon."""
+    if _compiled is None and entries >= _LARGE_BUILD:
+        _start_loading()
+
+
+def compiled_group(
+    keys: Ints, nodes: Ints, edges: Ints, key_count: int
+) -> tuple[Offsets, Ints, Ints] | None:
+    """Entries by key, then by node, else in their order; None while not compiled."""
+    if _compiled is None or len(nodes) == 0 or not _are_int32(keys, nodes, edges):
+        return None
+    node_count = int(nodes.max()) + 1
+    if node_count > len(nodes) * _PLACES_PER_ENTRY:
+        return None
+    found: tuple[Offsets, Ints, Ints] = _compiled.group(keys, nodes, edges, key_count, node_count)
+    return found
+
+
+def compiled_turn(
+    offsets: Offsets, nodes: Ints, edges: Ints, node_count: int
+) -> tuple[Offsets, Ints, Ints] | None:
+    """One direction from the other one; None while not compiled."""
+    if _compiled is None or not _are_int32(nodes, edges):
+        return None
+    found: tuple[Offsets, Ints, Ints] = _compiled.turn(offsets, nodes, edges, node_count)
+    return found
+
+
+def compiled_count_ends(
+    sources: Ints, targets: Ints, source_count: int, target_count: int
+) -> tuple[Counts, Counts, Counts, Counts] | None:
+    """Edges of each source and target, then pairs of ends of each; None while not compiled."""
+    if _compiled is None or not _are_int32(sources, targets):
+        return None
+    found: tuple[Counts, Counts, Counts, Counts] = _compiled.count_ends(
+        sources, targets, source_count, target_count
+    )
+    return found
+
+
+def _are_int32(*arrays: npt.NDArray[Any]) -> bool:
+    return all(array.dtype == np.int32 and array.flags.c_contiguous for array in arrays)
+
+
 def compiled_reach() -> Any | None:
     """The compiled breadth-first search; None before it is loaded."""
     return _compiled.reach if _compiled is not None else None
@@ -187,4 +249,25 @@ def _start_loading() -> None:
 
 def _load() -> None:
     global _compiled
-    _compiled = importlib.import_module(_COMPILED)
+    compiled = importlib.import_module(_COMPILED)
+    if not compiled.are_kept():
+        _compile_beside()
+    compiled.compile_all()
+    _compiled = compiled
+
+
+def _compile_beside() -> None:
+    """Fill the cache of numba in another process. If that fails, this thread compiles."""
+    if not Path(sys.executable or "").name.startswith("python"):
+        return  # the interpreter is part of another program
+    try:
+        subprocess.run(
+            [sys.executable, "-c", _COMPILE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            timeout=_COMPILE_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.info("the kernels are compiled in this process: %s", error)

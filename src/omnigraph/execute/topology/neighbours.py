@@ -65,6 +65,8 @@ _FEW = 1000
 _FEW_SOURCES = 2000
 _CALLS_BEFORE_COPY = 200
 _WORD = 64
+# Entries of so many nodes are handled at once while the interpreter lock is held.
+_NODES_AT_ONCE = 1 << 16
 
 
 @dataclass(eq=False)
@@ -148,6 +150,9 @@ def count_common(near: Neighbours, far: Neighbours, keys: Ints, others: Ints) ->
 
 def group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> StoredNeighbours:
     """Sort entries by (key, node, edge). `edges` must ascend."""
+    compiled = kernels.compiled_group(keys, nodes, edges, count)
+    if compiled is not None:
+        return StoredNeighbours(*compiled)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(keys, minlength=count), out=offsets[1:])
     if len(keys) == 0:
@@ -158,6 +163,61 @@ def group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> StoredNeighbours:
     by_node = np.argsort(nodes, kind="stable")
     order = by_node[np.argsort(keys[by_node], kind="stable")]
     return StoredNeighbours(offsets, nodes[order], edges[order])
+
+
+def count_ends(
+    sources: Ints, targets: Ints, sizes: tuple[int, int]
+) -> tuple[Counts, Counts, Counts, Counts]:
+    """Edges of every source and of every target, then pairs of ends of each, in any edge order."""
+    compiled = kernels.compiled_count_ends(sources, targets, *sizes)
+    if compiled is not None:
+        return compiled
+    edges = _counts(sources, targets, sizes)
+    words = sources.astype(np.uint64)
+    words <<= np.uint64(32)
+    words |= targets.view(np.uint32)
+    words.sort()
+    repeated = words[1:] == words[:-1]
+    if not repeated.any():
+        return (*edges, *edges)
+    words = words[np.append(True, ~repeated)]
+    once = (words >> np.uint64(32)).astype(np.int32), words.astype(np.uint32).view(np.int32)
+    return (*edges, *_counts(*once, sizes))
+
+
+def _counts(sources: Ints, targets: Ints, sizes: tuple[int, int]) -> tuple[Counts, Counts]:
+    return np.bincount(sources, minlength=sizes[0]), np.bincount(targets, minlength=sizes[1])
+
+
+def turned(near: Neighbours, count: int) -> StoredNeighbours:
+    """The other direction, which has `count` nodes."""
+    compiled = kernels.compiled_turn(near.offsets, near.nodes, near.edges, count)
+    if compiled is not None:
+        return StoredNeighbours(*compiled)
+    # Entries in the order of edges, as `group` takes them.
+    size = int(near.edges.max()) + 1 if len(near.edges) else 0
+    keys, nodes = np.full(size, MISSING, np.int32), np.empty(size, np.int32)
+    keys[near.edges], nodes[near.edges] = near.nodes, _keys_of(near)
+    edges = np.flatnonzero(keys != MISSING).astype(np.int32)
+    if len(edges) != size:
+        keys, nodes = keys[edges], nodes[edges]
+    return group(keys, nodes, edges, count)
+
+
+def _keys_of(near: Neighbours) -> Ints:
+    """The node of each entry.
+
+    Some nodes at a time, because `np.repeat` holds the interpreter lock.
+    """
+    offsets, count = near.offsets, len(near.offsets) - 1
+    keys = np.empty(len(near.nodes), np.int32)
+    for first in range(0, count, _NODES_AT_ONCE):
+        last = min(first + _NODES_AT_ONCE, count)
+        degrees = np.diff(offsets[first : last + 1])
+        keys[offsets[first] : offsets[last]] = np.repeat(
+            np.arange(first, last, dtype=np.int32), degrees
+        )
+    return keys
 
 
 def _sorted_entries(
