@@ -14,7 +14,14 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation import storage_reads
-from omnigraph.execute.topology.builds import Builds, Need, RowSource, build_step, decide
+from omnigraph.execute.topology.builds import (
+    Builds,
+    Need,
+    RowSource,
+    build_step,
+    current_build,
+    decide,
+)
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.traversal import expand
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
@@ -89,25 +96,26 @@ def test_a_piece_that_takes_too_much_memory_is_not_built() -> None:
 
 def test_closing_ends_a_build_at_its_next_step() -> None:
     builds = Builds(100, beside=True, grace_seconds=0)
-    began, goes_on, ended = threading.Event(), threading.Event(), []
+    began, ended = threading.Event(), []
+    threads: list[threading.Thread] = []
 
     def make() -> None:
+        threads.append(threading.current_thread())
         began.set()
-        goes_on.wait(60)
+        stopped = current_build()
+        assert stopped is not None
+        stopped.wait(60)
         build_step()
         ended.append("not reached")
 
     builds.start("a", make)
     builds.start("b", lambda: ended.append("not begun"))
     assert began.wait(60)
-    closing = threading.Thread(target=builds.stop)
-    closing.start()
-    goes_on.set()
-    closing.join(60)
+    builds.stop()
     builds.start("c", lambda: ended.append("not begun"))
     assert builds.settle(60)
     assert ended == []
-    assert not any(t.name == "omnigraph-builds" and t.is_alive() for t in threading.enumerate())
+    assert [thread.is_alive() for thread in threads] == [False]
 
 
 @pytest.fixture

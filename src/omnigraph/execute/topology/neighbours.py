@@ -64,6 +64,8 @@ _FEW = 1000
 # For more sources, or after more calls, one copy of the arrays is cheaper than using the layer.
 _FEW_SOURCES = 2000
 _CALLS_BEFORE_COPY = 200
+# So many pairs are compared at once, because their entries then stay in the cache of a processor.
+_PAIRS_AT_ONCE = 4096
 _WORD = 64
 # Entries of so many nodes are handled at once while the interpreter lock is held.
 _NODES_AT_ONCE = 1 << 16
@@ -143,9 +145,13 @@ def count_common(near: Neighbours, far: Neighbours, keys: Ints, others: Ints) ->
         )
         if counts is not None:
             return counts
-    rows, nodes, _ = near.follow(keys)
-    hits, _ = far.meet(others[rows], nodes)
-    return np.bincount(rows[hits], minlength=len(keys))
+    counts = np.zeros(len(keys), np.int64)
+    for start in range(0, len(keys), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        rows, nodes, _ = near.follow(keys[part])
+        hits, _ = far.meet(others[part][rows], nodes)
+        counts[part] = np.bincount(rows[hits], minlength=len(counts[part]))
+    return counts
 
 
 def group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> StoredNeighbours:
