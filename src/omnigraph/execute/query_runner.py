@@ -50,6 +50,7 @@ _LARGE = 64 * 1024
 _FEW = 64
 _PLANS = 1024
 _HEADS = 32
+_WARMED = 8
 _MOST_WARMINGS = 4
 
 
@@ -131,17 +132,25 @@ class QueryRunner:
         A query that comes first does it itself. After a few commits without a query nothing is
         made, because this process writes and does not read.
         """
-        head = self._heads.get(None)
-        if head is None or head.views.branch != branch or head.warmings >= _MOST_WARMINGS:
-            return
-        head.warmings += 1
 
         def warm() -> None:
             snapshot = newest()
-            if self._heads.get(None) is head and snapshot.tables is not head.tables:
-                SnapshotViews(snapshot, self._cache).warm_like(head.views)
+            for head in self._used_on(branch):
+                views = head.views.at(snapshot)
+                if views is not None:
+                    head.warmings += 1
+                    views.warm_like(head.views)
 
-        self._cache.builds.start(("warm", branch), warm)
+        if self._used_on(branch):
+            self._cache.builds.start(("warm", branch), warm)
+
+    def _used_on(self, branch: str) -> list[_Head]:
+        """The states of a branch that the last queries used, one for each scope."""
+        return [
+            head
+            for head in self._heads.newest(_WARMED)
+            if head.views.branch == branch and head.warmings < _MOST_WARMINGS
+        ]
 
     def _forget(self) -> None:
         self._heads.clear()

@@ -162,8 +162,8 @@ class Access:
         """
         if self.gate is None:
             return
-        named = _normal(branch)
-        wanted = _normal(target)
+        named = None if branch is None else check_ref_name(branch)
+        wanted = None if target is None else check_ref_name(target)
         self.gate.require(self.actor, action, named, wanted, query)
 
     def require_somewhere(self, action: str) -> None:
@@ -199,8 +199,12 @@ class Access:
             return reads.snapshot(self.engine, branch, at)
         if at is None:
             self.require(action, branch)
-            with self.telling():
-                return self.seen(reads.snapshot(self.engine, branch, None), action)
+            try:  # `telling` is a generator, which costs more than the decision
+                found = reads.snapshot(self.engine, branch, None)
+            except NotFound as error:
+                self.tell(error)
+                raise
+            return self.seen(found, action)
         self.require_somewhere(action)
         found = self.commits(action).snapshot_at(at, branch)
         self.require(action, found.graph_branch)

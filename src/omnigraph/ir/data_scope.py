@@ -49,6 +49,8 @@ class DataScope:
     key: str
     """Equal for actors with equal rules, so caches may be shared by this key."""
     types: Mapping[str, TypeScope]
+    is_momentary: bool = False
+    """Its rules ask for the time, and it holds for one moment."""
 
     def rows_of(self, type_name: str) -> Expression | None:
         """The rule about the rows of a type in scope, without the rules about ends of edges."""
@@ -77,7 +79,7 @@ def at_moment(scope: DataScope, moment: dt.datetime) -> DataScope:
         name: t if t.rows is None else replace(t, rows=fixed(t.rows))
         for name, t in scope.types.items()
     }
-    return DataScope(f"{scope.key} at {moment.isoformat()}", types)
+    return DataScope(f"{scope.key} at {moment.isoformat()}", types, is_momentary=True)
 
 
 def _is_now(node: object) -> bool:

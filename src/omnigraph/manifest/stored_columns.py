@@ -52,9 +52,10 @@ class ColumnDifference:
 def require_columns(store: Store, snapshot: Snapshot, pin: TablePin) -> Dataset:
     """The dataset of a pin; raises `SchemaDrift` if its columns are not those of the schema."""
     dataset = store.open(pin.at)
-    scope = snapshot.scope.key if snapshot.scope is not None else None
-    known = (snapshot.schema_id, pin.key, pin.at, scope)
-    if not store.is_checked(known):
+    whole = (snapshot.schema_id, pin.key, pin.at)
+    known = (*whole, None if snapshot.scope is None else snapshot.scope.key)
+    # All columns of the schema include those that a scope shows.
+    if not store.is_checked(known) and not store.is_checked((*whole, None)):
         for difference in column_differences(snapshot, pin, dataset):
             raise SchemaDrift(
                 f"{difference}. The files or the schema were changed outside of OmniGraph: "

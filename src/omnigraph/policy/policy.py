@@ -266,7 +266,9 @@ class Policy:
         query: str | None = None,
     ) -> None:
         """Raise `PolicyDenied` unless the actor may do it."""
-        decision = self.decide(actor, action, branch, target, query)
+        decision = self._decided((actor, action, branch, target, query))
+        if logger.isEnabledFor(logging.INFO):
+            _log(decision, query)
         if decision.allowed:
             return
         raise PolicyDenied(

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, reject, settings
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.execute.evaluation import storage_reads
+from omnigraph.execute.evaluation.row_expressions import row_rules
 from omnigraph.execute.topology.builds import (
     Builds,
     Need,
@@ -22,6 +23,7 @@ from omnigraph.execute.topology.builds import (
     current_build,
     decide,
 )
+from omnigraph.execute.topology.scoped_states import ScopedContent
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.traversal import expand
 from omnigraph.execute.views.snapshot_views import SnapshotViews, ViewCache
@@ -32,6 +34,7 @@ from omnigraph.values.identifiers import TableKey
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.executor_suite import plain, run_reference, same_value
 from omnigraph_testing.random_queries import RandomQuery, random_queries
+from omnigraph_testing.scoped_gate import Rules, ScopedGate
 from omnigraph_testing.suite_executors import BuildingGraphs, with_cache
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -211,6 +214,45 @@ def test_a_commit_warms_what_the_last_queries_used(graph: Graph) -> None:
     ends = [(row["b.age"], row["k.since"]) for row in hop(beside, "p03")]
     assert ends == [(3, 1), (27, 9), (99, 2)]
     assert builds.is_idle
+
+
+def test_a_commit_warms_the_scopes_that_the_last_queries_used(graph: Graph) -> None:
+    limits = DeriveLimits(smallest_table=0, most_ids=0)
+    cache = ViewCache(graph.engine.reader, 1 << 30, limits=limits, builds=(builds := Stepped()))
+    beside = with_cache(graph, cache)
+    beside.engine.__dict__.pop("transaction")  # it would tell the other engine of its commits
+    rules: Rules = {"P": ((), "age > 2"), "Knows": ((), None)}
+    other: Rules = {"P": ((), "age > 3"), "Knows": ((), None)}
+    later = 'age > 2 and now() > datetime("2001-01-01T00:00:00Z")'
+    timed: Rules = {"P": ((), later), "Knows": ((), None)}
+    handles = [beside.as_actor(name, gate=ScopedGate(rules)) for name in ("one", "equal")]
+    handles.append(beside.as_actor("other", gate=ScopedGate(other)))
+    for handle in (*handles, beside.as_actor("timed", gate=ScopedGate(timed))):
+        for number in (3, 4, 5):
+            hop(handle, f"p{number:02}")
+            while builds.step():
+                pass
+    beside.apply({"P": Edit(upsert=[{"name": "p06", "age": 99}])})
+    while builds.step():
+        pass
+    for handle, lowest in zip(handles, (2, 2, 3), strict=True):
+        snapshot = handle.snapshot()
+        views = SnapshotViews(snapshot, cache, row_rules(snapshot.scope))
+        content = views.table(PERSON).content
+        assert content.is_loaded
+        assert views.adjacency("Knows").can_follow("out")
+        assert content.count == 40 - 1 - lowest
+        assert [row["b.age"] for row in hop(handle, "p23")] == [7, 23, 99]
+        assert builds.is_idle
+    assert len({id(h.engine.queries._at(h.snapshot()).views) for h in handles[:2]}) == 1
+    newest = graph.snapshot().tables[PERSON].content_epoch
+    rules_then = {c.rule.name for c in contents_in_scope(cache) if c.name.epoch == newest}
+    assert len(rules_then) == 2  # a rule that asks for the time is another one by now
+
+
+def contents_in_scope(cache: ViewCache) -> list[ScopedContent]:
+    entries = cache.memory._entries.values()
+    return [entry.held for entry in entries if isinstance(entry.held, ScopedContent)]
 
 
 def test_a_build_of_an_older_head_changes_no_answer(graph: Graph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -108,6 +109,21 @@ class PositionPatch:
 
     def is_deleted(self, old: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         return np.isin(old, self.deleted)
+
+    def rank(self, old: RankedIds, wanted: str) -> tuple[int, bool]:
+        """The rank of an id in the new state; `old` are the ids of the old one."""
+        before, there = old.rank(wanted)
+        came = bisect_left(self.inserted_names, wanted)
+        went = int(np.searchsorted(self.deleted, before, side="left"))
+        if there:
+            there = went == len(self.deleted) or self.deleted[went] != before
+        there = there or (came < len(self.inserted_names) and self.inserted_names[came] == wanted)
+        return before - went + came, there
+
+    @cached_property
+    def inserted_names(self) -> list[str]:
+        names: list[str] = self.inserted_ids.to_pylist()
+        return names
 
     @cached_property
     def _forward_table(self) -> Positions:

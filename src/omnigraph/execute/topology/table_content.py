@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -463,7 +462,6 @@ class PatchedContent(TableContent):
         super().__init__(name, at, dataset)
         self.base = base
         self.patch = patch
-        self._inserted: list[str] = patch.inserted_ids.to_pylist()
         self._changed: dict[str, pa.Array] = {}
         self._few_reads = 0
 
@@ -496,14 +494,7 @@ class PatchedContent(TableContent):
         return None if self.base.loaded_ids is None else self.ids
 
     def rank(self, wanted: str) -> tuple[int, bool]:
-        patch = self.patch
-        before, there = self.base.rank(wanted)
-        came = bisect_left(self._inserted, wanted)
-        went = int(np.searchsorted(patch.deleted, before, side="left"))
-        if there:
-            there = went == len(patch.deleted) or patch.deleted[went] != before
-        there = there or (came < len(self._inserted) and self._inserted[came] == wanted)
-        return before - went + came, there
+        return self.patch.rank(self.base, wanted)
 
     def has_column(self, name: str) -> bool:
         return super().has_column(name) or self.base.has_column(name)
@@ -565,7 +556,7 @@ class PatchedContent(TableContent):
             known &= ~self.patch.is_deleted(old)
         found = np.full(len(ids), MISSING, np.int32)
         found[known] = self.patch.forward(old[known])
-        if self._inserted:
+        if len(self.patch.inserted_ids):
             place = pc.index_in(ids, value_set=self.patch.inserted_ids)
             new = place.is_valid().to_numpy(zero_copy_only=False)
             found[new] = self.patch.inserted[place.drop_null().to_numpy()]
@@ -624,6 +615,12 @@ class PatchedContent(TableContent):
             return super().rows_of(ids, columns)
         return pa.table({"id": ids, **{c: self._changed[c].take(place) for c in columns}})
 
+    def changed_rows(self, columns: Sequence[str]) -> pa.Table:
+        """These columns of the inserted rows, then of the updated rows, each in id order."""
+        self._require_changed([name for name in columns if name != "id"])
+        known = {**self._changed, "id": self._changed_ids}
+        return pa.table({name: known[name] for name in columns})
+
     def settled(self, stored: StoredTopology) -> StoredContent:
         """A copy that needs no base, with the columns that are in memory."""
         content = StoredContent(self.name, self.at, self.dataset, stored, self.ids)
@@ -634,10 +631,14 @@ class PatchedContent(TableContent):
 
     def _changed_values(self, name: str) -> tuple[pa.Array, pa.Array]:
         """(values of the inserted rows, values of the updated rows), each in id order."""
-        if name not in self._changed and not self._read_changed([name]):
-            raise StorageFailure(f"{self.at}: rows that a commit recorded are missing")
-        values, cut = self._changed[name], len(self._inserted)
+        self._require_changed([name])
+        values, cut = self._changed[name], len(self.patch.inserted_ids)
         return values.slice(0, cut), values.slice(cut)
+
+    def _require_changed(self, columns: Sequence[str]) -> None:
+        unread = [name for name in columns if name not in self._changed]
+        if unread and not self._read_changed(unread):
+            raise StorageFailure(f"{self.at}: rows that a commit recorded are missing")
 
     @cached_property
     def _changed_ids(self) -> pa.Array:

@@ -7,7 +7,7 @@ derives the new one from the ids that these commits changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -24,7 +24,12 @@ from omnigraph.execute.topology.builds import Builds
 from omnigraph.execute.topology.cache_files import ContentName, StoredTopology
 from omnigraph.execute.topology.id_changes import IdChanges, position_patch
 from omnigraph.execute.topology.memory_cache import MemoryCache
-from omnigraph.execute.topology.scoped_states import RowRule, ScopedAdjacency, ScopedContent
+from omnigraph.execute.topology.scoped_states import (
+    RowRule,
+    ScopedAdjacency,
+    ScopedContent,
+    scoped_content,
+)
 from omnigraph.execute.topology.table_content import PatchedContent, StoredContent, TableContent
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.manifest.changed_ids import recorded_id_sets
@@ -137,17 +142,24 @@ class Topology:
     def scoped_content(self, pin: TablePin, rule: RowRule | None) -> TableContent:
         """The content with only the rows that the rule keeps."""
         base = self.content(pin)
-        if rule is None:
-            return base
-        key = ("scoped", self._name(pin), rule.name)
+        return base if rule is None else self._in_scope(base, rule, _lineage(pin))
+
+    def _in_scope(
+        self, base: TableContent, rule: RowRule, lineage: tuple[Hashable, ...]
+    ) -> ScopedContent:
+        key = ("scoped", base.name, rule.name)
         found: ScopedContent | None = self._memory.peek(key)
+        if found is not None and found.base is base:
+            return found
+        made = scoped_content(base, rule, lambda older: self._in_scope(older, rule, lineage))
         if found is None:
-            made = ScopedContent(base, rule)
-            found = self._memory.keep(key, made, (*_lineage(pin), rule.name))
-        elif found.base is not base:
-            found = found.on(base)
-            self._memory.replace(key, found, (*_lineage(pin), rule.name))
-        return found
+            kept: ScopedContent = self._memory.keep(key, made, (*lineage, rule.name))
+            return kept
+        # The same rows in another version. A column with the same name can be another one there.
+        if _has_same_columns(found.dataset, base.dataset):
+            made.take_over(found)
+        self._memory.replace(key, made, (*lineage, rule.name))
+        return made
 
     def scoped_adjacency(self, pins: EdgePins, rules: EdgeRules) -> Adjacency:
         """The adjacency with only the edges in scope whose two ends are in scope."""

@@ -7,6 +7,7 @@ one version, because it knows where the rows are on disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -115,6 +116,18 @@ class SnapshotViews:
             views = [self.table(table(type_name)) for type_name in variable.types]
             found = self._known[name] = views[0] if len(views) == 1 else UnionView(views)
         return found
+
+    def at(self, newer: Snapshot) -> SnapshotViews | None:
+        """The views of a newer state in the same scope; None when the scope does not fit it."""
+        own, scope = self._snapshot, self._snapshot.scope
+        if newer.graph_commit_id == own.graph_commit_id:
+            return None
+        if scope is not None:
+            if newer.schema_id != own.schema_id or scope.is_momentary:
+                return None
+            tables = {key: newer.tables[key] for key in own.tables if key in newer.tables}
+            newer = replace(newer, catalog=own.catalog, tables=tables, scope=scope)
+        return SnapshotViews(newer, self._cache, self._rules)
 
     def warm_like(self, older: SnapshotViews) -> None:
         """Make what queries of an older state of the branch used: derived now, or built beside."""
