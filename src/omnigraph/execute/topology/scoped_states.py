@@ -364,7 +364,12 @@ class PatchedScope(ScopedContent):
         self.__dict__.pop("_changes", None)
 
 
-def _put(found: Positions, positions: Ints, at: Ints, values: Ints) -> None:
+def _put(
+    found: Positions,
+    positions: Ints,
+    at: npt.NDArray[np.integer],
+    values: npt.NDArray[np.integer],
+) -> None:
     """Where a position is in `at`, which ascends, its value is the one beside it."""
     if len(at):
         near = np.minimum(np.searchsorted(at, positions), len(at) - 1)
