@@ -203,3 +203,28 @@ def test_an_interrupted_rider_is_put_down_for_good(monkeypatch: pytest.MonkeyPat
         queue.put_down([ticket], [])
     with queue.turn(A):
         pass
+
+
+def test_an_interrupted_rider_wakes_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Riders wake each other, so the one after an interrupted rider must not sleep for ever."""
+    queue = ThreadQueue()
+    with queue.turn(A):
+        leader = queue._line[0]
+        riders = [Rider(queue, "a")]
+        write = QueuedWrite(WriteRequest("main", "apply", ()), lambda _: ChangeSet(()), "id")
+        ticket = Ticket(A, write)
+
+        def put_down_and_interrupted(*_: object) -> bool:
+            riders.append(Rider(queue, "a"))
+            taken = queue.take_along(leader, 9)
+            assert taken == [riders[0].ticket, ticket, riders[1].ticket]
+            queue.put_down(taken, taken)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ticket.woken, "wait", put_down_and_interrupted)
+            with pytest.raises(KeyboardInterrupt), queue.turn_or_ride(ticket):
+                pytest.fail("it had no turn")
+        for rider in riders:
+            rider.join(5)
+            assert rider.had_its_turn is False

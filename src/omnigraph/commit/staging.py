@@ -56,7 +56,7 @@ _LOOKUPS_BEFORE_SCAN = 3
 
 _NAMED_IDS = 10
 
-_TAIL_BYTES = 32 * 1024
+_TAIL_BYTES = 8 * 1024
 """The rows of a fragment that is refilled. Each write that refills it writes all of them."""
 
 _TableContent = tuple[str, str]
