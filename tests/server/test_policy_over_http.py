@@ -29,7 +29,7 @@ from omnigraph.server.boot import build_state
 from omnigraph.server.configuration import ServerSettings
 from omnigraph.server.routes.server_wide import reload_state
 from omnigraph.server.tokens import FILE, INLINE
-from omnigraph_testing.http_server import ThreadServer
+from omnigraph_testing.http_server import ThreadServer, wait_until
 from omnigraph_testing.policy_reference import (
     ACTIONS,
     ACTORS,
@@ -173,6 +173,31 @@ def test_a_denial_says_what_was_asked(server: ThreadServer) -> None:
     with as_actor(server, "cleo") as cleo:
         assert cleo.get("/status").status_code == 200
         assert cleo.get("/recoveries").status_code == 200
+
+
+def test_admin_sees_the_work_of_others_without_its_content(server: ThreadServer) -> None:
+    later = {"Prefer": "respond-async"}
+    bad = '{"type": "Note", "data": {"text": 7}}'
+    with as_actor(server, "ada") as ada, as_actor(server, "cleo") as cleo:
+        merged = ada.post("/branches/merge", json={"source": "open"}, headers=later)
+        assert merged.status_code == 202, merged.text
+        name = merged.json()["operation_id"]
+        ndjson = later | {"Content-Type": "application/x-ndjson"}
+        ada.post("/load/ndjson", content=bad, headers=ndjson)
+
+        def ended() -> bool:
+            found = ada.get("/operations").json()["operations"]
+            return all(o["status"] in ("succeeded", "failed") for o in found)
+
+        wait_until(ended)
+        own = {o["operation_id"]: o for o in ada.get("/operations").json()["operations"]}
+        assert "result" in own[name]
+        assert [o["status"] for o in own.values() if "error" in o] == ["failed"]
+        seen = cleo.get("/operations").json()["operations"]
+        assert {o["operation_id"] for o in seen} >= set(own)
+        for shown in (*seen, cleo.get(f"/operations/{name}").json()):
+            assert "result" not in shown
+            assert "error" not in shown
 
 
 def test_explain_names_the_rule_that_a_request_matched(

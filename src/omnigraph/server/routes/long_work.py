@@ -134,7 +134,17 @@ def list_operations(call: Call) -> dict[str, Any]:
         if (everything or operation["actor_id"] == call.actor)
         and asked.status in (None, operation["status"])
     ]
-    return {"operations": found}
+    return {"operations": [_shown(call, operation) for operation in found]}
+
+
+def _shown(call: Call, operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation of another actor has no result and no error.
+
+    Both may contain values that the rules hide from the actor who asks.
+    """
+    if operation["actor_id"] == call.actor:
+        return operation
+    return {name: value for name, value in operation.items() if name not in ("result", "error")}
 
 
 def _own(call: Call) -> dict[str, Any]:
@@ -142,7 +152,7 @@ def _own(call: Call) -> dict[str, Any]:
     found = operations_of(call).show(name)
     if found["actor_id"] != call.actor and not _may_see_all(call):
         raise NotFound(f"no operation {name!r}; they are kept for a day")
-    return found
+    return _shown(call, found)
 
 
 def show_operation(call: Call) -> dict[str, Any]:
@@ -151,7 +161,7 @@ def show_operation(call: Call) -> dict[str, Any]:
 
 def cancel_operation(call: Call) -> dict[str, Any]:
     _own(call)
-    return operations_of(call).ask_cancel(call.path["operation_id"])
+    return _shown(call, operations_of(call).ask_cancel(call.path["operation_id"]))
 
 
 OPERATION_ROUTES = (
