@@ -26,7 +26,8 @@ def test_generated(
     graph = init(tmp_path / "g", SCHEMA)
     if way == "joined":
         # Everything that is usually done in memory is done in DuckDB and in passes over tables.
-        monkeypatch.setattr(key_index, "_ROWS_PER_INSERT", 1)
+        monkeypatch.setattr(key_index, "_HELD_ROWS", 0)
+        monkeypatch.setattr(key_index, "MANY_ROWS", 0)
         monkeypatch.setattr(key_index, "_HELD_SHARE", 2**60)
         monkeypatch.setattr(match_edges, "_HELD_SHARE", 2**60)
         monkeypatch.setattr(write_tables, "_LOOKED_UP_ROWS", 0)

@@ -86,8 +86,9 @@ def test_everything_is_reported_at_once(shared: Graph, tmp_path: Path, way: str)
 
 
 def nothing_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every block were larger than memory allows: DuckDB gets all rows."""
-    monkeypatch.setattr(key_index, "_ROWS_PER_INSERT", 1)
+    """As if every block were larger than memory allows: rows are read again or in DuckDB."""
+    monkeypatch.setattr(key_index, "_HELD_ROWS", 0)
+    monkeypatch.setattr(key_index, "MANY_ROWS", 0)
     monkeypatch.setattr(key_index, "_HELD_SHARE", 1 << 60)
 
 

@@ -68,7 +68,8 @@ def graph(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     monkeypatch.setattr(write_tables, "_LOOKED_UP_ROWS", 0)
     if request.param == "DuckDB":
         monkeypatch.setattr(match_edges, "_HELD_SHARE", 1 << 60)
-        monkeypatch.setattr(key_index, "_ROWS_PER_INSERT", 1)
+        monkeypatch.setattr(key_index, "_HELD_ROWS", 0)
+        monkeypatch.setattr(key_index, "MANY_ROWS", 0)
         monkeypatch.setattr(key_index, "_HELD_SHARE", 1 << 60)
     return with_parts(found, loader=replace(found.engine.loader, small_input=0))
 

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.load import proofs
-from omnigraph.load.proofs import IdSet, no_row_twice, paired_rows, row_hashes
+from omnigraph.load.proofs import IdSet, IdTable, SortedIds, no_row_twice, paired_rows, row_hashes
 
 _FOLDER = Path(tempfile.gettempdir())
 _TEXTS = st.lists(st.one_of(st.none(), st.text("ab\x00é", max_size=20)), max_size=12)
@@ -33,14 +34,21 @@ def test_texts_are_told_apart(values: list[str | None], cut: int) -> None:
     distinct = len(set(known)) == len(known)
     assert rows_differ(pa.table({"v": column})) == distinct
     assert id_set(column).are_distinct == distinct
+    assert id_table(column).are_distinct == distinct
 
 
 def rows_differ(*tables: pa.Table) -> bool:
     return no_row_twice(tables, _FOLDER)
 
 
-def id_set(*columns: pa.ChunkedArray) -> IdSet:
-    found = IdSet.of(columns, _FOLDER)
+def id_set(*columns: pa.ChunkedArray) -> SortedIds:
+    found = SortedIds.of(columns, _FOLDER)
+    assert found is not None
+    return found
+
+
+def id_table(*columns: pa.ChunkedArray) -> IdTable:
+    found = IdTable.of(columns, sum(map(len, columns)), _FOLDER)
     assert found is not None
     return found
 
@@ -73,18 +81,42 @@ def test_pairs_are_told_apart(pairs: list[tuple[str, int]]) -> None:
 def test_membership(wanted: list[str | None], known: list[str | None]) -> None:
     given_texts = [text for text in wanted if text is not None]
     there = {text for text in known if text is not None}
-    ids = id_set(chunked(known, 2))
-    assert all_among([chunked(given_texts, 3)], [ids, id_set()]) == (set(given_texts) <= there)
-    assert ids.has_none([chunked(wanted, 3)], _FOLDER) == there.isdisjoint(given_texts)
+    ids, table = id_set(chunked(known, 2)), id_table(chunked(known, 2))
+    for sets in ([ids, id_set()], [table], [id_table(), table], [id_set(), table], [table, ids]):
+        assert all_among([chunked(wanted, 3)], sets) == (set(given_texts) <= there)
+    for known_ids in (ids, table):
+        absent = known_ids.has_none([chunked(wanted, 3)], _FOLDER)
+        assert absent == there.isdisjoint(given_texts)
+
+
+@given(st.lists(st.text("aé", max_size=40), min_size=1, max_size=20), st.integers(0, 8))
+def test_compiled_loops_hash_as_numpy_does(values: list[str], skipped: int) -> None:
+    """Also the last text, beyond whose end there may be no byte to read."""
+    offsets = np.cumsum([0, *(len(value.encode()) for value in values)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer("".join(values).encode())]
+    texts = pa.Array.from_buffers(pa.string(), len(values), buffers)
+    (pairs,) = proofs._pairs_of([pa.chunked_array([texts[skipped % len(values) :]])])
+    for lane, key in enumerate(proofs._LANES):
+        hashes = proofs._of_texts(texts[skipped % len(values) :], key)
+        assert hashes is not None
+        assert pairs[:, lane].tolist() == hashes.tolist()
+
+
+def test_a_table_refuses_more_ids_than_it_was_made_for() -> None:
+    ids = pa.chunked_array([["a", "b", None]])
+    assert IdTable.of([ids], 2, _FOLDER) is not None
+    assert IdTable.of([ids], 1, _FOLDER) is None
 
 
 def test_a_million_ids_are_proven_distinct() -> None:
     ids = pa.chunked_array([pa.array(range(1_000_000)).cast(pa.string())])
     assert rows_differ(pa.table({"id": ids}))
     assert not rows_differ(pa.table({"id": ids}), pa.table({"id": ["77"]}))
-    assert id_set(ids).are_distinct
-    assert all_among([ids], [id_set(ids)])
-    assert not all_among([ids, pa.chunked_array([["1000000"]])], [id_set(ids)])
+    for known in (id_set(ids), id_table(ids)):
+        assert known.are_distinct
+        assert all_among([ids], [known])
+        assert not all_among([ids, pa.chunked_array([["1000000"]])], [known])
+    assert not id_table(ids, pa.chunked_array([["77"]])).are_distinct
 
 
 @given(_TEXTS, _TEXTS, st.integers(0, 4), st.integers(0, 4))
@@ -135,7 +167,7 @@ def test_equal_rows_are_paired_as_often_as_both_have_them(
 
 def test_what_has_no_hash_is_not_proven() -> None:
     assert row_hashes([pa.chunked_array([["a" * 1000]])]) is None
-    assert IdSet.of([pa.chunked_array([["a" * 1000]])], _FOLDER) is None
+    assert SortedIds.of([pa.chunked_array([["a" * 1000]])], _FOLDER) is None
     assert row_hashes([pa.chunked_array([[[0.0], [-0.0]]])]) is None
     assert not rows_differ(pa.table({"v": [[1.5]]}))
     assert rows_differ(pa.table({"v": [1.5, 1.25]}))

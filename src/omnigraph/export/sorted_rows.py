@@ -18,7 +18,7 @@ from omnigraph.settings.models import LoadSettings
 from omnigraph.values.arrow_types import is_blob
 
 _SORTED_IN_MEMORY = 64 * 1024
-_ROWS_PER_BATCH = 16 * 1024
+_ROWS_PER_BATCH = 64 * 1024
 _BLOBS_AT_ONCE = 64
 
 

@@ -1,7 +1,7 @@
-"""The columns that checks of a whole load compare: in Arrow while they are few, else in DuckDB.
+"""The columns that checks of a whole load compare: in Arrow while they are few, else read again.
 
-Rows that workers wrote can be read again. They are only offered: proofs read them in chunks, and
-DuckDB gets them if a proof fails (`offer_input`).
+Many rows are only offered: proofs read them again in chunks, and DuckDB gets them if a proof fails.
+To hold them would cost more than to read them, because memory that is new to a process is slow.
 
 DuckDB bounds its memory and keeps the rest on disk. It is started by the first query. Its tables
 for the type with number n: `i<n>` has the checked columns and places of the input rows, `s<n>` the
@@ -16,6 +16,7 @@ then stands for `i<n>`: without equal rows, and with the ids of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,18 @@ from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
-from omnigraph.load.proofs import IdSet, all_among, no_row_twice
+from omnigraph.load.proofs import IdSet, IdTable, SortedIds, all_among, no_row_twice
 from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000
-_ROWS_PER_INSERT = 500_000
+_HELD_ROWS = 500_000
+"""More input rows of a type are not held if they can be read again."""
 _HELD_SHARE = 8
 """Input rows may take 1/8 of the memory limit outside DuckDB."""
+_TABLE_SHARE = 4
+"""The hash table of the ids of one type may take 1/4 of the memory limit."""
+MANY_ROWS = 2_000_000
+"""For the proofs of a load of so many rows it is worth loading compiled loops."""
 
 ReadStored = Callable[[Sequence[str]], pa.RecordBatchReader]
 """Reads these columns of the stored rows of a type."""
@@ -56,7 +62,7 @@ class KeyIndex:
         self._present: set[str] = set()
         self._held: dict[TableKey, list[pa.Table]] = {}
         self._held_bytes = 0
-        self._offered: dict[TableKey, tuple[int, ReadInput]] = {}
+        self._offered: dict[TableKey, _Offered] = {}
         self._input_ids: dict[TableKey, IdSet | None] = {}
         self._readers: dict[TableKey, tuple[int, ReadStored]] = {}
         self._matches: dict[TableKey, pa.Table] = {}
@@ -88,15 +94,21 @@ class KeyIndex:
         return self._resolved[key] if key in self._resolved else self._all_held(key)
 
     def _all_held(self, key: TableKey) -> pa.Table | None:
-        if key in self._offered or f"i{self._numbers[key]}" in self._present:
+        if f"i{self._numbers[key]}" in self._present:
             return None
         parts = self._held.get(key)
+        if offered := self._offered.get(key):
+            if offered.size is None or offered.size * _HELD_SHARE > self._memory_bytes:
+                return None
+            parts = [
+                rows.cast(self._schemas[key]) for rows in offered.read(self._schemas[key].names)
+            ]
         return pa.concat_tables(parts) if parts else self._schemas[key].empty_table()
 
     def chunks(self, key: TableKey, columns: Sequence[str]) -> Iterator[pa.Table] | None:
         """Columns of all input rows, some rows at a time; None if the rows are in DuckDB."""
         if key in self._offered and not self.is_resolved(key):
-            return self._offered[key][1](columns)
+            return self._offered[key].read(columns)
         held = self.held(key)
         return None if held is None else iter([held.select(list(columns))])
 
@@ -111,8 +123,22 @@ class KeyIndex:
             chunks = self.chunks(key, [ID])
             if chunks is None:
                 return None
-            self._input_ids[key] = IdSet.of((chunk.column(ID) for chunk in chunks), self._folder)
+            ids = (chunk.column(ID) for chunk in chunks)
+            self._input_ids[key] = self._id_set(ids, self._input_count(key))
         return self._input_ids[key]
+
+    def _id_set(self, ids: Iterable[pa.ChunkedArray], count: int) -> IdSet | None:
+        """The set of `count` ids; None if proofs cannot use them."""
+        fits = IdTable.size_of(count) * _TABLE_SHARE <= self._memory_bytes
+        if fits and sum(map(self._input_count, self._numbers)) >= MANY_ROWS:
+            return IdTable.of(ids, count, self._folder)
+        return SortedIds.of(ids, self._folder)
+
+    def _input_count(self, key: TableKey) -> int:
+        """How many input rows of a type are held or offered."""
+        if key in self._offered:
+            return self._offered[key].rows
+        return sum(part.num_rows for part in self._held.get(key, ()))
 
     def has_distinct_ids(self, key: TableKey) -> bool:
         """Proven: no two input rows have one id."""
@@ -144,11 +170,9 @@ class KeyIndex:
         name = f"i{self._numbers[key]}"
         self._create(name, key, placed=True)
         if key in self._offered:
-            _, read = self._offered.pop(key)
-            for rows in read(self._schemas[key].names):
+            for rows in self._offered.pop(key).read(self._schemas[key].names):
                 self.insert(name, rows.cast(self._schemas[key]))
-        if held := self._held.pop(key, None):
-            self._held_bytes -= sum(rows.nbytes for rows in held)
+        if held := self._forget_held(key):
             self.insert(name, pa.concat_tables(held))
         return name
 
@@ -183,8 +207,8 @@ class KeyIndex:
 
     def stored_id_set(self, key: TableKey) -> IdSet | None:
         """All stored ids; None if one is too long, or if they were not offered."""
-        ids = self.stored_ids(key)
-        return None if ids is None else IdSet.of(ids, self._folder)
+        ids, count = self.stored_ids(key), self.stored_count(key)
+        return None if ids is None or count is None else self._id_set(ids, count)
 
     def fill_stored(self, key: TableKey, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Put stored rows into DuckDB; columns that they lack are NULL."""
@@ -214,19 +238,38 @@ class KeyIndex:
 
     def offer_input(self, key: TableKey, count: int, read: ReadInput) -> None:
         """Name the reader of all input rows of a type, which has `count` of them."""
-        self._offered[key] = count, read
+        self._offered[key] = _Offered(read, count)
         self._input_ids.pop(key, None)
 
-    def add_input(self, entity: EntityType, table: pa.Table) -> None:
-        """Hold rows in memory while they are few, else insert them into DuckDB in large pieces."""
+    def add_input(
+        self, entity: EntityType, table: pa.Table, again: ReadInput | None = None
+    ) -> None:
+        """Hold rows in memory while they are few; many rows are read again, or go to DuckDB.
+
+        `again` reads all input rows of the type, those of earlier calls too.
+        """
         key = entity.table_key
         self._input_ids.pop(key, None)
+        rows = table.select(self._schemas[key].names)
+        if key in self._offered:
+            self._offered[key].add(rows)
+            return
         held = self._held.setdefault(key, [])
-        held.append(table.select(self._schemas[key].names).cast(self._schemas[key]))
+        held.append(rows.cast(self._schemas[key]))
         self._held_bytes += held[-1].nbytes
-        rows = sum(part.num_rows for part in held)
-        if rows >= _ROWS_PER_INSERT and self._held_bytes * _HELD_SHARE > self._memory_bytes:
+        if sum(part.num_rows for part in held) <= _HELD_ROWS:
+            return
+        if again is not None:
+            self._offered[key] = _Offered(again, 0, 0)
+            for part in self._forget_held(key):
+                self._offered[key].add(part)
+        elif self._held_bytes * _HELD_SHARE > self._memory_bytes:
             self.input(key)
+
+    def _forget_held(self, key: TableKey) -> list[pa.Table]:
+        held = self._held.pop(key, [])
+        self._held_bytes -= sum(rows.nbytes for rows in held)
+        return held
 
     def matches(self, key: TableKey) -> str:
         """The name of the DuckDB table of matched input rows, which is empty at first."""
@@ -254,6 +297,9 @@ class KeyIndex:
 
     def copy_input(self, other: KeyIndex, key: TableKey) -> None:
         """Take the input rows of a type from another index of the same load."""
+        if key in other._offered and not other.is_resolved(key):
+            self._offered[key] = other._offered[key]
+            return
         held = other.held(key)
         if held is not None:
             self._held[key] = [held]
@@ -460,6 +506,20 @@ class KeyIndex:
         with _Shown(self._connection, empty, "added") as added:
             self.run(f"CREATE TABLE {name} AS SELECT * FROM {added}")
         self._present.add(name)
+
+
+@dataclass(slots=True)
+class _Offered:
+    """Input rows of a type that are not held."""
+
+    read: ReadInput
+    rows: int
+    size: int | None = None
+    """Bytes of the checked columns; None if they are not known."""
+
+    def add(self, rows: pa.Table) -> None:
+        self.rows += rows.num_rows
+        self.size = None if self.size is None else self.size + rows.nbytes
 
 
 class _Shown:

@@ -181,10 +181,9 @@ def _keep(prepared: PreparedInput, files: dict[TableKey, PreparedFile], rows: Pr
     places = place_of(len(prepared.files) - 1, 0) + rows.lines
     absent = [] if rows.absent is None else [rows.absent]
     placed = pa.table([*rows.table.columns, *absent, pa.array(places)], schema=file.schema)
-    file.append(placed)
+    prepared.keep(file, placed, rows.has_id)
     if rows.absent is not None and AbsentColumns(rows.absent).names:
         prepared.generated.add(key)
-    prepared.add_to_index(rows.entity, placed, rows.has_id)
 
 
 def _read_ahead(blocks: Blocks) -> Iterator[ParsedBlock]:

@@ -93,9 +93,8 @@ class PatchInput:
             path = self.prepared.folder / f"patches-{key.kind.value}-{len(self._files)}.arrow"
             self._files[key] = PreparedFile(entity, path, patch_schema(entity))
             self.prepared.tables[key] = self._files[key]
-        self._files[key].append(patches)
         has_id = patches.column(ID).is_valid().to_numpy()
-        self.prepared.add_to_index(entity, patches, None if has_id.all() else has_id)
+        self.prepared.keep(self._files[key], patches, None if has_id.all() else has_id)
 
     def folded(self) -> dict[TableKey, PreparedFile]:
         """The patches with at most one for each id."""
@@ -317,8 +316,7 @@ class _WholeRows:
             self._whole.dropped[self._entity.table_key] += int((~good).sum())
             rows, has_id = rows.filter(pa.array(good)), has_id[good]
         placed = pa.table(rows.columns, schema=self._file.schema)
-        self._file.append(placed)
-        self._whole.add_to_index(self._entity, placed, None if has_id.all() else has_id)
+        self._whole.keep(self._file, placed, None if has_id.all() else has_id)
 
     def close(self) -> None:
         self._file.close()

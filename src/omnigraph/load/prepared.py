@@ -7,6 +7,7 @@ columns that graph rules look at are in a `KeyIndex`.
 
 from __future__ import annotations
 
+import mmap
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ from omnigraph.writes.row_compare import Mask
 
 _ROWS_PER_CHUNK = 1024 * 1024
 BYTES_PER_CHUNK = 256 * 1024 * 1024
+_MAPPED_BYTES = 64 * 1024 * 1024
+"""After so many bytes of a mapped file, its pages in memory are given back."""
 
 
 ReadAgain = Callable[[int, Collection[int]], Iterable[tuple[int, Any]]]
@@ -148,10 +151,15 @@ class PreparedInput:
         file, line = file_and_line(number)
         return Place(self.files[file], line, number)
 
-    def add_to_index(self, entity: EntityType, rows: pa.Table, has_id: Mask | None) -> None:
-        """Let the checks see these rows, which have a place each."""
-        self.note_ids(entity.table_key, has_id)
-        self.index.add_input(entity, rows if has_id is None else without_made_ids(rows, has_id))
+    def keep(self, file: PreparedFile, rows: pa.Table, has_id: Mask | None) -> None:
+        """Append rows to the file of their type, and let the checks see them.
+
+        The rows have a place each. `has_id` tells which came with an id; None if all did.
+        """
+        file.append(rows, has_id)
+        self.note_ids(file.entity.table_key, has_id)
+        checked = rows if has_id is None else without_made_ids(rows, has_id)
+        self.index.add_input(file.entity, checked, file.checked_rows)
 
     def note_ids(self, key: TableKey, has_id: Mask | None) -> None:
         """Note that rows of a type came with ids, and that others did not; None if all did."""
@@ -209,7 +217,10 @@ def stored_columns(entity: EntityType, rows: pa.Table) -> pa.Table:
 
 
 class PreparedFile:
-    """A `PreparedTable` in one local file: append all rows, close it, then read them back."""
+    """A `PreparedTable` in one local file: append all rows, close it, then read them back.
+
+    The file is mapped when it is read, so nothing is copied and only columns in use are read.
+    """
 
     def __init__(self, entity: EntityType, path: Path, schema: pa.Schema) -> None:
         self.entity = entity
@@ -217,9 +228,16 @@ class PreparedFile:
         self._path = path
         self.schema = schema
         self._writer = pa.ipc.new_stream(str(path), self.schema)
+        self._has_id: list[npt.NDArray[np.uint8] | None] = []
+        """For each batch, the rows that came with an id, as bits; None if all did."""
 
-    def append(self, table: pa.Table) -> None:
-        self._writer.write_table(table)
+    def append(self, table: pa.Table, has_id: Mask | None = None) -> None:
+        start = 0
+        for batch in table.to_batches():
+            end = start + batch.num_rows
+            self._writer.write_batch(batch)
+            self._has_id.append(None if has_id is None else np.packbits(has_id[start:end]))
+            start = end
         self.rows += table.num_rows
 
     def close(self) -> None:
@@ -227,13 +245,34 @@ class PreparedFile:
 
     def chunks(self, most_bytes: int = BYTES_PER_CHUNK) -> Iterator[pa.Table]:
         """The rows in chunks of the size of a fragment."""
-        with pa.OSFile(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
-            yield from in_chunks(reader, bytes_per_chunk=most_bytes)
+        return in_chunks(self._batches(), bytes_per_chunk=most_bytes)
 
     def mapped(self, rows_per_chunk: int) -> Iterator[pa.Table]:
-        """Chunks of any number of bytes; the file is mapped, so only columns in use are read."""
-        with pa.memory_map(str(self._path)) as file, pa.ipc.open_stream(file) as reader:
-            yield from in_chunks(reader, rows_per_chunk, bytes_per_chunk=None)
+        """Chunks of any number of bytes."""
+        return in_chunks(self._batches(), rows_per_chunk, bytes_per_chunk=None)
+
+    def checked_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns, some rows at a time; ids that the load made are NULL."""
+        names = list(columns)
+        for batch, bits in zip(self._batches(), self._has_id, strict=True):
+            rows = pa.Table.from_batches([batch.select(names)])
+            if bits is not None and ID in names:
+                has_id = np.unpackbits(bits, count=batch.num_rows).astype(bool)
+                rows = without_made_ids(rows, has_id)
+            yield rows
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with self._path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        size = 0
+        with pa.ipc.open_stream(pa.py_buffer(mapped)) as reader:
+            for batch in reader:
+                yield batch
+                size += batch.nbytes
+                if size >= _MAPPED_BYTES:
+                    # They count as memory of this process. What is used again is mapped again.
+                    mapped.madvise(mmap.MADV_DONTNEED)
+                    size = 0
 
 
 def in_chunks(

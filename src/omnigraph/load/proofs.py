@@ -5,13 +5,16 @@ rule, if any does. True is certain, with one exception: that every end of an edg
 by two independent hashes of 64 bits with random keys. A missing node passes both with a probability
 below 1e-20 for a billion nodes.
 
-Columns come in chunks, so that they need not be in memory. Many hashes are kept in files. So a
+Columns come in chunks, so that they need not be in memory. The ids of a large load are in one hash
+table (`IdTable`), if it fits in memory. Else many hashes are kept in files (`SortedIds`), so that a
 proof needs the same memory for any number of rows. `paired_rows` pairs equal rows of two tables by
 their hashes, and compares them.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import secrets
 import tempfile
@@ -19,7 +22,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +46,12 @@ _RANGES = 64
 _RANGE_STARTS = np.arange(_RANGES, dtype=np.uint64) << np.uint64(58)
 _NO_HASHES = np.empty(0, np.uint64)
 
+_TEXTS_PER_LOOP = 64 * 1024
+"""So many texts are hashed and looked up at once by compiled loops: their hashes stay in a cache of
+the processor."""
+_ID_BYTES = 24
+"""An id takes so much of a hash table, of which a third is free."""
+
 _HALF = np.uint64(32)
 _FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
 
@@ -60,6 +69,7 @@ _LANES = tuple(
     _HashKey(np.uint64(secrets.randbits(64) | 1), np.uint64(secrets.randbits(64) | 1))
     for _ in range(2)
 )
+_LANE_KEYS = np.array([(key.spread, key.mix) for key in _LANES])
 
 
 class HashRuns:
@@ -150,16 +160,28 @@ def no_row_twice(chunks: Iterable[pa.Table], folder: Path) -> bool:
     return found.are_distinct()
 
 
-class IdSet:
-    """Ids as two hashes each: 16 bytes for an id of any length."""
+class IdSet(Protocol):
+    """Ids as two hashes each, for ids of any length."""
+
+    are_distinct: bool
+
+    @property
+    def lanes(self) -> Sequence[HashRuns]:
+        """The hashes of all ids, once by each key of `_LANES`."""
+
+    def has_none(self, chunks: Iterable[pa.ChunkedArray], folder: Path) -> bool:
+        """Certain: no text of `chunks` is in the set."""
+
+
+class SortedIds:
+    """An `IdSet` that needs little memory for any number of ids."""
 
     def __init__(self, lanes: Sequence[HashRuns]) -> None:
-        """`lanes` has the hashes of all ids, once by each key of `_LANES`."""
         self.lanes = tuple(lanes)
         self.are_distinct = lanes[0].are_distinct()
 
     @classmethod
-    def of(cls, chunks: Iterable[pa.ChunkedArray], folder: Path) -> IdSet | None:
+    def of(cls, chunks: Iterable[pa.ChunkedArray], folder: Path) -> SortedIds | None:
         """The set of these ids, without NULLs; None if an id is too long.
 
         Many hashes are kept in a file in `folder`.
@@ -173,7 +195,6 @@ class IdSet:
         return all(lane.is_held for lane in self.lanes)
 
     def has_none(self, chunks: Iterable[pa.ChunkedArray], folder: Path) -> bool:
-        """Certain: no text of `chunks` is in the set."""
         if self.is_held:
             (known,) = _sorted_lane([self], 0)
             for texts in _passes(chunks):
@@ -191,23 +212,101 @@ class IdSet:
         )
 
 
+class IdTable:
+    """An `IdSet` in one hash table in memory, for many ids: the loops over it are compiled."""
+
+    def __init__(self, most: int, folder: Path) -> None:
+        """For `most` ids."""
+        self._room = most
+        self._slots = np.zeros((most * _ID_BYTES // (2 * _WORD) + 1, 2), np.uint64)
+        self._folder = folder
+        self.are_distinct = True
+
+    @staticmethod
+    def size_of(count: int) -> int:
+        """The bytes of a table for so many ids."""
+        return count * _ID_BYTES
+
+    @classmethod
+    def of(cls, chunks: Iterable[pa.ChunkedArray], most: int, folder: Path) -> IdTable | None:
+        """The set of these ids, without NULLs; None if there are more than `most`."""
+        found = cls(most, folder)
+        return found if all(found._add(pairs) for pairs in _pairs_of(chunks)) else None
+
+    def _add(self, pairs: Hashes) -> bool:
+        self._room -= len(pairs)
+        if self._room < 0:
+            return False
+        if _compiled().insert(self._slots, pairs):
+            self.are_distinct = False
+        return True
+
+    @property
+    def lanes(self) -> Sequence[HashRuns]:
+        found = tuple(HashRuns(self._folder) for _ in _LANES)
+        for start in range(0, len(self._slots), _ROWS_PER_PASS):
+            slots = self._slots[start : start + _ROWS_PER_PASS]
+            for number, lane in enumerate(found):
+                lane.add(slots[slots[:, 1] != 0, number])
+        return found
+
+    def missing(self, pairs: Hashes) -> Hashes:
+        """The pairs that are not in the set; the array of the given ones is used for them."""
+        return pairs[: _compiled().gather_missing(self._slots, pairs)]
+
+    def has_none(self, chunks: Iterable[pa.ChunkedArray], folder: Path) -> bool:
+        return all(len(self.missing(pairs)) == len(pairs) for pairs in _pairs_of(chunks))
+
+
 def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet], folder: Path) -> bool:
     """Every text of `chunks` is in one of the sets. Many hashes are kept in files in `folder`."""
-    if not all(ids.is_held for ids in known):
-        return _all_in_ranges(_lanes_of(chunks, folder, _LANES), known)
-    lanes = [_sorted_lane(known, lane) for lane in range(len(_LANES))]
+    tables = [ids for ids in known if isinstance(ids, IdTable)]
+    if len(tables) == len(known):
+        return all(_all_in_tables(pairs, tables) for pairs in _pairs_of(chunks))
+    sets = [ids if isinstance(ids, SortedIds) else SortedIds(ids.lanes) for ids in known]
+    if not all(ids.is_held for ids in sets):
+        return _all_in_ranges(_lanes_of(chunks, folder, _LANES), sets)
+    lanes = [_sorted_lane(sets, lane) for lane in range(len(_LANES))]
     for texts in _passes(chunks):
-        for key, sets in zip(_LANES, lanes, strict=True):
+        for key, hashed in zip(_LANES, lanes, strict=True):
             hashes = _of_texts(texts, key)
             if hashes is None:
                 return False
             hashes.sort()  # sorted hashes are found faster
-            if not _all_found(sets, hashes):
+            if not _all_found(hashed, hashes):
                 return False
     return True
 
 
-def _all_in_ranges(given: Sequence[HashRuns] | None, known: Sequence[IdSet]) -> bool:
+def _all_in_tables(pairs: Hashes, known: Sequence[IdTable]) -> bool:
+    for ids in known:
+        pairs = ids.missing(pairs)
+    return len(pairs) == 0
+
+
+@functools.cache
+def _compiled() -> Any:
+    """The compiled loops, which are loaded by the first large load."""
+    return importlib.import_module("omnigraph.load.compiled_proofs")
+
+
+def _pairs_of(chunks: Iterable[pa.ChunkedArray]) -> Iterator[Hashes]:
+    """Both hashes of every text that is not NULL, as rows of an array, some at a time."""
+    hash_texts = _compiled().hash_texts
+    for column in chunks:
+        for chunk in column.chunks:
+            given = chunk.drop_null() if chunk.null_count else chunk
+            for start in range(0, len(given), _TEXTS_PER_LOOP):
+                part = given.slice(start, _TEXTS_PER_LOOP)
+                offsets, texts = _text_buffers(part)
+                count = max(len(texts) - _WORD + 1, 0)
+                words = np.ndarray((count,), np.uint64, texts, strides=(1,))
+                pairs = np.empty((len(part), 2), np.uint64)
+                hash_texts(texts, words, offsets, _LANE_KEYS, pairs)
+                yield pairs
+
+
+def _all_in_ranges(given: Sequence[HashRuns] | None, known: Sequence[SortedIds]) -> bool:
     if given is None:
         return False
     for lane, runs in enumerate(given):
@@ -232,7 +331,7 @@ def _lanes_of(
     return lanes
 
 
-def _sorted_lane(sets: Sequence[IdSet], lane: int) -> list[Hashes]:
+def _sorted_lane(sets: Sequence[SortedIds], lane: int) -> list[Hashes]:
     return [np.concatenate([*ids.lanes[lane].ranges(), _NO_HASHES]) for ids in sets]
 
 
@@ -358,19 +457,16 @@ def _of_texts(chunk: pa.Array, key: _HashKey) -> Hashes | None:
     """Hash eight bytes of every text in each pass; None if a text is too long."""
     if len(chunk) == 0:
         return np.empty(0, np.uint64)
-    _, offset_buffer, byte_buffer = chunk.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+    offsets, given = _text_buffers(chunk)
     lengths = np.diff(offsets).astype(np.int64)
     longest = int(lengths.max())
     if longest > _LONGEST_TEXT:
         return None
     texts = np.zeros(int(offsets[-1] - offsets[0]) + _LONGEST_TEXT + _WORD, np.uint8)
-    if byte_buffer is not None:
-        given = np.frombuffer(byte_buffer, np.uint8)[offsets[0] : offsets[-1]]
-        texts[: len(given)] = given
+    texts[: int(offsets[-1] - offsets[0])] = given[offsets[0] : offsets[-1]]
     words = np.ndarray((len(texts) - _WORD + 1,), np.uint64, texts, strides=(1,))
     starts = (offsets[:-1] - offsets[0]).astype(np.int64)
-    hashes = lengths.astype(np.uint64) * key.spread
+    hashes = lengths.astype(np.uint64) * key.spread + key.mix
     for start in range(0, longest, _WORD):
         # Only texts that go on: the hash of a text must not depend on the texts beside it.
         left = lengths - start
@@ -382,6 +478,15 @@ def _of_texts(chunk: pa.Array, key: _HashKey) -> Hashes | None:
             part = words[starts[rows] + start] & _FIRST_BYTES[np.minimum(left[rows], _WORD)]
             hashes[rows] = _mixed(hashes[rows], part, key)
     return hashes
+
+
+def _text_buffers(chunk: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Where each text begins and the last one ends, and the bytes of all texts; not copied."""
+    _, offsets, texts = chunk.buffers()
+    return (
+        np.frombuffer(offsets, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1],
+        np.frombuffer(b"" if texts is None else texts, np.uint8),
+    )
 
 
 def _mixed(hashes: Hashes, words: Hashes, key: _HashKey = _FIXED) -> Hashes:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,8 @@ from omnigraph.values.json_values import finite, json_value
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 _ESCAPED = r'["\\\x00-\x1f]'
+
+_SPACE, _QUOTE, _BACKSLASH, _NINE = map(ord, ' "\\9')
 
 _PLAIN_NUMBER = r"^-?\d+(\.\d+)?$"
 
@@ -67,8 +70,12 @@ def json_texts(column: pa.Array) -> pa.Array:
 
 def text_literals(column: pa.Array) -> pa.Array:
     """Texts in quotes; Python writes those with characters that must be escaped."""
-    special = pc.match_substring_regex(column, pattern=_ESCAPED)
     quoted = pc.binary_join_element_wise('"', column, '"', "")
+    found = _bytes_of(column)
+    # All bytes at once, because a regular expression takes longer than to write the texts.
+    if not ((found < _SPACE) | (found == _QUOTE) | (found == _BACKSLASH)).any():
+        return quoted
+    special = pc.match_substring_regex(column, pattern=_ESCAPED)
     return _replaced(quoted, special, column, encode)
 
 
@@ -81,10 +88,21 @@ def text_bytes(texts: pa.Array) -> bytes:
     return bytes(memoryview(texts.buffers()[2])[first:last])
 
 
+def _bytes_of(texts: pa.Array) -> npt.NDArray[np.uint8]:
+    """All bytes of the texts; there may be bytes of NULLs among them."""
+    _, offsets, content = texts.buffers()
+    if len(texts) == 0 or content is None:
+        return np.empty(0, np.uint8)
+    places = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(content, np.uint8)[places[0] : places[-1]]
+
+
 def _numbers(column: pa.Array) -> pa.Array:
     texts = column.cast(pa.string())
     whole = pc.invert(pc.match_substring(texts, pattern="."))
-    plain = pc.match_substring_regex(texts, pattern=_PLAIN_NUMBER)
+    plain: pa.Array | pa.Scalar = pa.scalar(True)
+    if (_bytes_of(texts) > _NINE).any():  # an exponent, a NaN or an infinity
+        plain = pc.match_substring_regex(texts, pattern=_PLAIN_NUMBER)
     small = pc.and_(pc.less(pc.abs(column), _SMALLEST_PLAIN), pc.not_equal(column, 0.0))
     dotted = pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
     return _replaced(dotted, pc.or_(pc.invert(plain), small), column, _number)
