@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.load import proofs
-from omnigraph.load.proofs import IdSet, IdTable, SortedIds, no_row_twice, paired_rows, row_hashes
+from omnigraph.load.proofs import IdHashes, IdSet, IdTable, no_row_twice, paired_rows, row_hashes
 
 _FOLDER = Path(tempfile.gettempdir())
 _TEXTS = st.lists(st.one_of(st.none(), st.text("ab\x00é", max_size=20)), max_size=12)
@@ -41,8 +41,8 @@ def rows_differ(*tables: pa.Table) -> bool:
     return no_row_twice(tables, _FOLDER)
 
 
-def id_set(*columns: pa.ChunkedArray) -> SortedIds:
-    found = SortedIds.of(columns, _FOLDER)
+def id_set(*columns: pa.ChunkedArray) -> IdHashes:
+    found = IdHashes.of(columns, _FOLDER)
     assert found is not None
     return found
 
@@ -167,7 +167,7 @@ def test_equal_rows_are_paired_as_often_as_both_have_them(
 
 def test_what_has_no_hash_is_not_proven() -> None:
     assert row_hashes([pa.chunked_array([["a" * 1000]])]) is None
-    assert SortedIds.of([pa.chunked_array([["a" * 1000]])], _FOLDER) is None
+    assert IdHashes.of([pa.chunked_array([["a" * 1000]])], _FOLDER) is None
     assert row_hashes([pa.chunked_array([[[0.0], [-0.0]]])]) is None
     assert not rows_differ(pa.table({"v": [[1.5]]}))
     assert rows_differ(pa.table({"v": [1.5, 1.25]}))

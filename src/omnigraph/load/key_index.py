@@ -30,7 +30,7 @@ from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
 from omnigraph.integrity.rules import checked_columns
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
-from omnigraph.load.proofs import IdSet, IdTable, SortedIds, all_among, no_row_twice
+from omnigraph.load.proofs import IdHashes, IdSet, IdTable, all_among, no_row_twice
 from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000
@@ -62,7 +62,7 @@ class KeyIndex:
         self._present: set[str] = set()
         self._held: dict[TableKey, list[pa.Table]] = {}
         self._held_bytes = 0
-        self._offered: dict[TableKey, _Offered] = {}
+        self._offered: dict[TableKey, _OfferedRows] = {}
         self._input_ids: dict[TableKey, IdSet | None] = {}
         self._readers: dict[TableKey, tuple[int, ReadStored]] = {}
         self._matches: dict[TableKey, pa.Table] = {}
@@ -132,7 +132,7 @@ class KeyIndex:
         fits = IdTable.size_of(count) * _TABLE_SHARE <= self._memory_bytes
         if fits and sum(map(self._input_count, self._numbers)) >= MANY_ROWS:
             return IdTable.of(ids, count, self._folder)
-        return SortedIds.of(ids, self._folder)
+        return IdHashes.of(ids, self._folder)
 
     def _input_count(self, key: TableKey) -> int:
         """How many input rows of a type are held or offered."""
@@ -238,7 +238,7 @@ class KeyIndex:
 
     def offer_input(self, key: TableKey, count: int, read: ReadInput) -> None:
         """Name the reader of all input rows of a type, which has `count` of them."""
-        self._offered[key] = _Offered(read, count)
+        self._offered[key] = _OfferedRows(read, count)
         self._input_ids.pop(key, None)
 
     def add_input(
@@ -260,7 +260,7 @@ class KeyIndex:
         if sum(part.num_rows for part in held) <= _HELD_ROWS:
             return
         if again is not None:
-            self._offered[key] = _Offered(again, 0, 0)
+            self._offered[key] = _OfferedRows(again, 0, 0)
             for part in self._forget_held(key):
                 self._offered[key].add(part)
         elif self._held_bytes * _HELD_SHARE > self._memory_bytes:
@@ -509,7 +509,7 @@ class KeyIndex:
 
 
 @dataclass(slots=True)
-class _Offered:
+class _OfferedRows:
     """Input rows of a type that are not held."""
 
     read: ReadInput

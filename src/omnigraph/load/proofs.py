@@ -6,7 +6,7 @@ by two independent hashes of 64 bits with random keys. A missing node passes bot
 below 1e-20 for a billion nodes.
 
 Columns come in chunks, so that they need not be in memory. The ids of a large load are in one hash
-table (`IdTable`), if it fits in memory. Else many hashes are kept in files (`SortedIds`), so that a
+table (`IdTable`), if it fits in memory. Else many hashes are kept in files (`IdHashes`), so that a
 proof needs the same memory for any number of rows. `paired_rows` pairs equal rows of two tables by
 their hashes, and compares them.
 """
@@ -173,7 +173,7 @@ class IdSet(Protocol):
         """Certain: no text of `chunks` is in the set."""
 
 
-class SortedIds:
+class IdHashes:
     """An `IdSet` that needs little memory for any number of ids."""
 
     def __init__(self, lanes: Sequence[HashRuns]) -> None:
@@ -181,7 +181,7 @@ class SortedIds:
         self.are_distinct = lanes[0].are_distinct()
 
     @classmethod
-    def of(cls, chunks: Iterable[pa.ChunkedArray], folder: Path) -> SortedIds | None:
+    def of(cls, chunks: Iterable[pa.ChunkedArray], folder: Path) -> IdHashes | None:
         """The set of these ids, without NULLs; None if an id is too long.
 
         Many hashes are kept in a file in `folder`.
@@ -263,7 +263,7 @@ def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet], folder:
     tables = [ids for ids in known if isinstance(ids, IdTable)]
     if len(tables) == len(known):
         return all(_all_in_tables(pairs, tables) for pairs in _pairs_of(chunks))
-    sets = [ids if isinstance(ids, SortedIds) else SortedIds(ids.lanes) for ids in known]
+    sets = [ids if isinstance(ids, IdHashes) else IdHashes(ids.lanes) for ids in known]
     if not all(ids.is_held for ids in sets):
         return _all_in_ranges(_lanes_of(chunks, folder, _LANES), sets)
     lanes = [_sorted_lane(sets, lane) for lane in range(len(_LANES))]
@@ -306,7 +306,7 @@ def _pairs_of(chunks: Iterable[pa.ChunkedArray]) -> Iterator[Hashes]:
                 yield pairs
 
 
-def _all_in_ranges(given: Sequence[HashRuns] | None, known: Sequence[SortedIds]) -> bool:
+def _all_in_ranges(given: Sequence[HashRuns] | None, known: Sequence[IdHashes]) -> bool:
     if given is None:
         return False
     for lane, runs in enumerate(given):
@@ -331,7 +331,7 @@ def _lanes_of(
     return lanes
 
 
-def _sorted_lane(sets: Sequence[SortedIds], lane: int) -> list[Hashes]:
+def _sorted_lane(sets: Sequence[IdHashes], lane: int) -> list[Hashes]:
     return [np.concatenate([*ids.lanes[lane].ranges(), _NO_HASHES]) for ids in sets]
 
 
