@@ -35,7 +35,13 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.append(rows.num_rows)
         return written_fragments.write_to(dataset, rows)
 
+    def counted_stream(dataset: Any, tables: Any) -> tuple[str, ...]:
+        parts = list(tables)
+        calls.append(sum(part.num_rows for part in parts))
+        return written_fragments.write_stream(dataset, parts)
+
     monkeypatch.setattr(write_tables, "write_to", counted)
+    monkeypatch.setattr(write_tables, "write_stream", counted_stream)
     return calls
 
 

@@ -6,7 +6,7 @@ a large one is compared in passes over the stored table, with the input mapped f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID
 from omnigraph.lance_store.reads.row_lookup import find_rows
 from omnigraph.lance_store.reads.scan import read_batches
-from omnigraph.lance_store.staging.written_fragments import write_to
+from omnigraph.lance_store.staging.written_fragments import write_stream, write_to
 from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.prepared import (
     BYTES_PER_CHUNK,
@@ -38,6 +38,8 @@ from omnigraph.writes.row_compare import Mask, differing_rows, nulled_values
 _LOOKED_UP_ROWS = 2000
 _CHUNK_SHARE = 2
 """So many rows are looked up by the index of the table; more are compared in a pass over it."""
+_STREAMED_BYTES = 16 * 1024 * 1024
+"""New rows are written so many bytes at a time, whatever their number."""
 _COMPARED_ROWS = 4 * 1024 * 1024
 """Input rows that one pass over the table compares; their ids are in memory."""
 
@@ -81,12 +83,7 @@ class LoadTableWriter:
         If the table `loses` rows, the index has listed them as gone.
         """
         pin, dataset, changes = self._begin(table.entity.table_key)
-        fragments: tuple[str, ...] = ()
-        for chunk in table.chunks(self._chunk_bytes):
-            rows = self._as_written(table.entity.table_key, chunk)
-            fragments += self._write(dataset, stored_columns(table.entity, rows))
-            changes.add(Op.INSERT, rows.column(ID))
-            del chunk, rows  # else they stay while the next chunk is read
+        fragments = self._inserted(table, dataset, changes)
         self._add_lost(table.entity.table_key, changes, loses=loses)
         return adopt(pin, fragments, changes.finish())
 
@@ -132,16 +129,32 @@ class LoadTableWriter:
         compared = pin.row_count > 0 and (renamed or key in self._prepared.given_ids)
         if compared and isinstance(table, PreparedFile) and table.rows > _LOOKED_UP_ROWS:
             return self._compared(table, dataset, changes)
+        if not compared:
+            return self._inserted(table, dataset, changes)
         fragments: tuple[str, ...] = ()
         for chunk in table.chunks(self._chunk_bytes):
             rows = stored_columns(table.entity, self._as_written(key, chunk))
-            if compared:
-                rows = self._differing(key, dataset, rows, changes)
-            else:
-                changes.add(Op.INSERT, rows.column(ID))
+            rows = self._differing(key, dataset, rows, changes)
             fragments += self._write(dataset, rows)
-            del chunk, rows
+            del chunk, rows  # else they stay while the next chunk is read
         return fragments
+
+    def _inserted(
+        self, table: PreparedTable, dataset: Dataset, changes: ChangeListWriter
+    ) -> tuple[str, ...]:
+        """Write all rows as new ones, and list them."""
+
+        def rows() -> Iterator[pa.Table]:
+            for chunk in table.chunks(min(self._chunk_bytes, _STREAMED_BYTES)):
+                written = self._as_written(table.entity.table_key, chunk)
+                changes.add(Op.INSERT, written.column(ID))
+                yield stored_columns(table.entity, written)
+
+        if not self._dry:
+            return write_stream(dataset, rows())
+        for _ in rows():
+            pass
+        return ()
 
     def _compared(
         self, file: PreparedFile, dataset: Dataset, changes: ChangeListWriter

@@ -7,6 +7,7 @@ their metadata (`written_batches`) or as a detached version (`written_dataset`).
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -56,6 +57,38 @@ def write_to(dataset: Dataset, rows: pa.Table) -> tuple[str, ...]:
         fragments = write_fragments(
             to_lance_rows(rows), dataset, mode="append", max_rows_per_file=ROWS_PER_FILE
         )
+    return tuple(json.dumps(fragment.to_json()) for fragment in fragments)
+
+
+def write_stream(dataset: Dataset, tables: Iterable[pa.Table]) -> tuple[str, ...]:
+    """`write_to` for many rows. It holds one of the tables, and the pages that Lance fills.
+
+    A thread of Lance asks for the next table. An error of `tables` reaches the caller as it is.
+    """
+    failed: list[BaseException] = []
+    pieces = (to_lance_rows(table) for table in tables if table.num_rows)
+    first = next(pieces, None)
+    if first is None:
+        return ()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            for table in itertools.chain([first], pieces):
+                yield from table.to_batches(max_chunksize=_ROWS_PER_BATCH)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    reader = pa.RecordBatchReader.from_batches(first.schema, batches())
+    try:
+        with storage_errors("writing rows"):
+            fragments = write_fragments(
+                reader, dataset, mode="append", max_rows_per_file=ROWS_PER_FILE
+            )
+    except Exception:
+        if failed:
+            raise failed[0] from None
+        raise
     return tuple(json.dumps(fragment.to_json()) for fragment in fragments)
 
 
