@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +16,9 @@ import pytest
 
 import omnigraph
 from omnigraph import failpoints
+from omnigraph.server import supervisor
+from omnigraph.server.configuration import ServerSettings
+from omnigraph.settings.models import Settings
 from omnigraph_testing.http_server import ProcessServer, wait_until
 from omnigraph_testing.invariants import assert_at_rest
 
@@ -26,6 +32,25 @@ def insert(client: httpx.Client, name: str, key: str | None = None) -> httpx.Res
     headers = {"Idempotency-Key": key} if key else {}
     body = {"query": INSERT, "params": {"name": name}}
     return client.post("/mutate", json=body, headers=headers)
+
+
+def test_a_worker_that_starts_while_the_server_ends_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker has died, and the signal comes while another one is started."""
+    with socket.socket() as bound:
+        serving = supervisor._Supervisor({}, ServerSettings(workers=2), Settings(), bound, {})
+
+        class Interrupted(subprocess.Popen[bytes]):
+            def __init__(self, *_: object, **__: object) -> None:
+                super().__init__([sys.executable, "-c", "import time; time.sleep(60)"])
+                serving._end(signal.SIGTERM)
+
+        monkeypatch.setattr(supervisor.subprocess, "Popen", Interrupted)
+        serving._start(Path())
+        (child,) = serving._children
+        assert child.process.wait(30) == -signal.SIGTERM
+        os.close(child.pipe)
 
 
 def test_a_draining_server_finishes_what_it_began(uri: str, tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ class _Supervisor:
         )
         os.close(theirs)
         self._children.append(_WorkerProcess(process, SYSTEM_CLOCK.monotonic(), mine))
+        if self._ending:  # the signal came while this worker was started
+            process.send_signal(signal.SIGTERM)
 
     def _look(self) -> None:
         """Wait until a worker is ready or ends."""

@@ -52,12 +52,14 @@ READS = {
     "values",
 }
 QUERY_READS = READS - {"spark.failures", "spark.source"}
+HASHES = {"load", "spark.query", "writes"}
 ANSWERS = {"catalog", "errors", "execute", "ir", "progress", "values"} | {
+    "plan",
     "spark",
     "spark.column_types",
     "spark.query",
 }
-FUNCTIONS = ANSWERS - {"spark", "spark.column_types", "spark.query"}
+FUNCTIONS = ANSWERS - {"plan", "spark", "spark.column_types", "spark.query"}
 WRITES = READS | {
     "embed",
     "failpoints",
@@ -111,7 +113,10 @@ def test_a_scan(filled: Graph, tmp_path: Path) -> None:
     assert packages(tmp_path, reader.read, part, 2) <= READS
 
 
-def test_a_query(filled: Graph, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hashed", "imported"), [((), set()), (("id",), HASHES)])
+def test_a_query(
+    filled: Graph, tmp_path: Path, hashed: tuple[str, ...], imported: set[str]
+) -> None:
     snapshot, store = filled.snapshot(), filled.engine.store
     entity = snapshot.catalog.resolve("Person")
     schema = spark_schema(entity)
@@ -122,9 +127,13 @@ def test_a_query(filled: Graph, tmp_path: Path) -> None:
         conditions=(),
         tasks=((0,),),
         wanted=spark_arrow_schema(schema),
+        hashed=hashed,
     )
     numbers = iter([pa.record_batch({"id": [0]})])
-    assert packages(tmp_path, read, numbers, 2) <= QUERY_READS
+    assert packages(tmp_path, read, numbers, 2) <= QUERY_READS | imported
+
+
+def test_an_answer(tmp_path: Path) -> None:
     pack = _packed((Output("name", pa.string()),), pa.schema({"name": pa.string()}))
     assert packages(tmp_path, pack, batches(3), 1) <= ANSWERS
 

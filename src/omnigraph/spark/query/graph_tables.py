@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -257,8 +257,10 @@ def read_tasks(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow` over task numbers; `tasks` lists the fragments of each.
 
-    It holds no object of this module, so a worker that runs it does not import this module.
+    It holds no object of this module, so a worker that runs it does not import this module. A
+    worker imports what makes hashes only if there are `hashed` columns.
     """
+    make_hashes = partial(with_hashes, names=hashed) if hashed else None
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -267,7 +269,8 @@ def read_tasks(
                 if rule is not None:
                     found = map(rule.keep, found)
                 for table in found if best is None else best.among(found):
-                    yield from to_spark_batches(with_hashes(table, hashed), wanted)
+                    rows = table if make_hashes is None else make_hashes(table)
+                    yield from to_spark_batches(rows, wanted)
 
     return run
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,10 @@ import pyarrow as pa
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Store
 from omnigraph.load.proofs import no_row_twice, row_hashes
-from omnigraph.manifest.records import TablePin
 from omnigraph.values.bounded_cache import BoundedCache
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.records import TablePin
 
 # More ids take longer to compare in one process than their texts take to join in many.
 _MOST_IDS = 50_000_000
