@@ -381,7 +381,7 @@ def leaked(text: str, silent: Collection[str]) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Probe:
     """One call, and the words that the caller itself says in it."""
 
     run: Callable[[], object]
@@ -416,28 +416,28 @@ class LeakContext:
         return f"mine{self.calls}"
 
 
-Attempts = Callable[[LeakContext], Iterable[Attempt]]
+Probes = Callable[[LeakContext], Iterable[Probe]]
 
 
-def _reads(c: LeakContext) -> Iterator[Attempt]:
+def _reads(c: LeakContext) -> Iterator[Probe]:
     g = c.graph
     for name in (*TYPES, "Vaul", "Persn"):
-        yield Attempt(partial(g.read, name), (name,))
-        yield Attempt(partial(g.read, name, at="middle"), (name,))
+        yield Probe(partial(g.read, name), (name,))
+        yield Probe(partial(g.read, name, at="middle"), (name,))
     for name in TYPES:
         ids = c.ids[name]
-        yield Attempt(partial(g.read, name, ids=ids), (name,))
+        yield Probe(partial(g.read, name, ids=ids), (name,))
         for column in (*PROPERTIES[name], "salry", "wort"):
-            yield Attempt(partial(g.read, name, columns=["id", column]), (name, column))
+            yield Probe(partial(g.read, name, columns=["id", column]), (name, column))
 
 
-def _blobs(c: LeakContext) -> Iterator[Attempt]:
+def _blobs(c: LeakContext) -> Iterator[Probe]:
     g = c.graph
     for entity in [*c.ids["Person"], "absent"]:
         said = ("Person", "photo", entity)
-        yield Attempt(partial(g.blob, "node", "Person", entity, "photo"), said)
-    yield Attempt(lambda: g.blob("node", "Person", "absent", "phot"), ("Person", "phot"))
-    yield Attempt(lambda: g.blob("node", "Vault", "absent", "x"), ("Vault",))
+        yield Probe(partial(g.blob, "node", "Person", entity, "photo"), said)
+    yield Probe(lambda: g.blob("node", "Person", "absent", "phot"), ("Person", "phot"))
+    yield Probe(lambda: g.blob("node", "Vault", "absent", "x"), ("Vault",))
 
 
 QUERIES = (
@@ -454,66 +454,66 @@ QUERIES = (
 )
 
 
-def _queries(method: str) -> Attempts:
-    def attempts(c: LeakContext) -> Iterator[Attempt]:
+def _queries(method: str) -> Probes:
+    def probes(c: LeakContext) -> Iterator[Probe]:
         run = getattr(c.graph, method)
         for text in QUERIES:
             said = tuple(re.findall(r"\w+", text))
             said += tuple(word.capitalize() for word in said)
-            yield Attempt(partial(run, text), said)
+            yield Probe(partial(run, text), said)
         for commit in c.commits:
-            yield Attempt(partial(run, QUERIES[0], at=commit), ("Person",))
+            yield Probe(partial(run, QUERIES[0], at=commit), ("Person",))
 
-    return attempts
+    return probes
 
 
-def _kept_answers(c: LeakContext) -> Iterator[Attempt]:
+def _kept_answers(c: LeakContext) -> Iterator[Probe]:
     for text in QUERIES[:6]:
         with suppress(OmnigraphError):
             c.canaries.whole.query(text).to_pylist()
         said = tuple(re.findall(r"\w+", text))
         said += tuple(word.capitalize() for word in said)
-        yield Attempt(partial(c.graph.kept_answer, text), said)
+        yield Probe(partial(c.graph.kept_answer, text), said)
 
 
-def _exports(c: LeakContext) -> Iterator[Attempt]:
+def _exports(c: LeakContext) -> Iterator[Probe]:
     for form in ("ndjson", "csv", "parquet"):
         target = c.file()
 
         def export(to: Path = target, form: str = form) -> object:
             return c.graph.export(to, format=form), to
 
-        yield Attempt(export)
+        yield Probe(export)
     for commit in c.commits:
         target = c.file()
 
         def older(to: Path = target, at: str = commit) -> object:
             return c.graph.export(to, at=at), to
 
-        yield Attempt(older)
-    yield Attempt(lambda: c.graph.export(c.file(), types=["Vault"]), ("Vault",))
+        yield Probe(older)
+    yield Probe(lambda: c.graph.export(c.file(), types=["Vault"]), ("Vault",))
 
 
-def _differences(c: LeakContext) -> Iterator[Attempt]:
+def _differences(c: LeakContext) -> Iterator[Probe]:
     g = c.graph
     for a, b in zip(c.commits, c.commits[1:], strict=False):
-        yield Attempt(partial(g.diff, a, b))
-    yield Attempt(lambda: g.diff(c.commits[0], "main"))
-    yield Attempt(lambda: g.diff("main", c.commits[0]))
-    yield Attempt(lambda: g.diff(base="main", branch="side"))
+        yield Probe(partial(g.diff, a, b))
+    yield Probe(lambda: g.diff(c.commits[0], "main"))
+    yield Probe(lambda: g.diff("main", c.commits[0]))
+    yield Probe(lambda: g.diff(base="main", branch="side"))
     foreign = c.canaries.whole.diff(c.commits[0], "main", limit=3).next_cursor
-    yield Attempt(lambda: g.diff(cursor=foreign))
-    yield Attempt(lambda: g.diff(c.commits[0], "main", types=["Vault"]), ("Vault",))
+    yield Probe(lambda: g.diff(cursor=foreign))
+    yield Probe(lambda: g.diff(c.commits[0], "main", types=["Vault"]), ("Vault",))
 
 
-def _feeds(c: LeakContext) -> Iterator[Attempt]:
+def _feeds(c: LeakContext) -> Iterator[Probe]:
     g, whole = c.graph, c.canaries.whole
-    yield Attempt(lambda: g.changes(start="beginning"))
-    yield Attempt(lambda: g.changes("side", start="beginning"))
-    yield Attempt(lambda: g.changes(types=["Vault"]), ("Vault",))
+    yield Probe(lambda: g.changes(start="beginning"))
+    yield Probe(lambda: g.changes("side", start="beginning"))
+    yield Probe(lambda: g.changes(types=["Vault"]), ("Vault",))
     page = whole.baseline(limit=3)
-    yield Attempt(lambda: g.changes(cursor=page.cursor))
-    yield Attempt(lambda: g.changes(cursor=whole.changes().cursor))
+    yield Probe(lambda: g.changes(cursor=page.cursor))
+    yield Probe(lambda: g.changes(cursor=whole.changes().cursor))
 
     def by_pages() -> object:
         found, page = [], g.changes(start="beginning", limit=2)
@@ -523,22 +523,22 @@ def _feeds(c: LeakContext) -> Iterator[Attempt]:
             found.append(page)
         return found
 
-    yield Attempt(by_pages)
+    yield Probe(by_pages)
 
 
-def _baselines(c: LeakContext) -> Iterator[Attempt]:
-    yield Attempt(lambda: c.graph.baseline())
-    yield Attempt(lambda: c.graph.baseline(types=["Person"]), ("Person",))
-    yield Attempt(lambda: c.graph.baseline("side"))
+def _baselines(c: LeakContext) -> Iterator[Probe]:
+    yield Probe(lambda: c.graph.baseline())
+    yield Probe(lambda: c.graph.baseline(types=["Person"]), ("Person",))
+    yield Probe(lambda: c.graph.baseline("side"))
 
     def rest() -> object:
         first = c.graph.baseline(limit=2)
         return first, c.graph.changes(cursor=first.cursor)
 
-    yield Attempt(rest)
+    yield Probe(rest)
 
 
-def _mutations(c: LeakContext) -> Iterator[Attempt]:
+def _mutations(c: LeakContext) -> Iterator[Probe]:
     g, chance = c.graph, c.canaries.chance
     person = chance.choice(c.ids["Person"])
     vault = chance.choice(c.ids["Vault"])
@@ -571,10 +571,10 @@ def _mutations(c: LeakContext) -> Iterator[Attempt]:
     for text in texts:
         said = tuple(re.findall(r"\w+", text))
         said += tuple(word.capitalize() for word in said)
-        yield Attempt(partial(g.mutate, text, branch="work"), said)
+        yield Probe(partial(g.mutate, text, branch="work"), said)
 
 
-def _edits(c: LeakContext) -> Iterator[Attempt]:
+def _edits(c: LeakContext) -> Iterator[Probe]:
     g, chance = c.graph, c.canaries.chance
     person = chance.choice(c.ids["Person"])
     edits: list[tuple[str, dict[str, Any]]] = [
@@ -592,10 +592,10 @@ def _edits(c: LeakContext) -> Iterator[Attempt]:
     ]
     for name, edit in edits:
         said = (name, *re.findall(r"\w+", str(edit)))
-        yield Attempt(partial(g.apply, {name: edit}, branch="work"), said)
+        yield Probe(partial(g.apply, {name: edit}, branch="work"), said)
 
 
-def _loads(c: LeakContext) -> Iterator[Attempt]:
+def _loads(c: LeakContext) -> Iterator[Probe]:
     g, chance = c.graph, c.canaries.chance
     person = chance.choice(c.ids["Person"])
     rows: list[tuple[dict[str, Any], str]] = [
@@ -623,64 +623,64 @@ def _loads(c: LeakContext) -> Iterator[Attempt]:
                 return error, to
             return done, to
 
-        yield Attempt(load, said)
-        yield Attempt(partial(g.load, [row], mode, "work", dry_run=True), said)
+        yield Probe(load, said)
+        yield Probe(partial(g.load, [row], mode, "work", dry_run=True), said)
 
 
-def _merges(c: LeakContext) -> Iterator[Attempt]:
+def _merges(c: LeakContext) -> Iterator[Probe]:
     g = c.graph
-    yield Attempt(lambda: g.merge("side", "work"), ("side", "work"))
-    yield Attempt(lambda: g.merge("side", "work", strategy="theirs"))
+    yield Probe(lambda: g.merge("side", "work"), ("side", "work"))
+    yield Probe(lambda: g.merge("side", "work", strategy="theirs"))
 
 
-def _previews(c: LeakContext) -> Iterator[Attempt]:
-    yield Attempt(lambda: c.graph.preview_merge("side", "main"))
-    yield Attempt(lambda: c.graph.preview_merge("main", "side", strategy="theirs"))
+def _previews(c: LeakContext) -> Iterator[Probe]:
+    yield Probe(lambda: c.graph.preview_merge("side", "main"))
+    yield Probe(lambda: c.graph.preview_merge("main", "side", strategy="theirs"))
 
 
-def _reverts(c: LeakContext) -> Iterator[Attempt]:
+def _reverts(c: LeakContext) -> Iterator[Probe]:
     for commit in c.commits[1:]:
-        yield Attempt(partial(c.graph.revert, commit, "work"))
+        yield Probe(partial(c.graph.revert, commit, "work"))
 
 
-def _picks(c: LeakContext) -> Iterator[Attempt]:
-    yield Attempt(lambda: c.graph.cherry_pick(c.canaries.side, "work"))
-    yield Attempt(lambda: c.graph.cherry_pick(c.commits[1], "work", strategy="theirs"))
+def _picks(c: LeakContext) -> Iterator[Probe]:
+    yield Probe(lambda: c.graph.cherry_pick(c.canaries.side, "work"))
+    yield Probe(lambda: c.graph.cherry_pick(c.commits[1], "work", strategy="theirs"))
 
 
-def _commit_reads(method: str) -> Attempts:
-    def attempts(c: LeakContext) -> Iterator[Attempt]:
+def _commit_reads(method: str) -> Probes:
+    def probes(c: LeakContext) -> Iterator[Probe]:
         for name in (*c.commits, c.canaries.side, "main", "middle", "HEAD~1", "nothing"):
-            yield Attempt(partial(getattr(c.graph.commits, method), name))
+            yield Probe(partial(getattr(c.graph.commits, method), name))
 
-    return attempts
+    return probes
 
 
-def _schema_plans(c: LeakContext) -> Iterator[Attempt]:
+def _schema_plans(c: LeakContext) -> Iterator[Probe]:
     for text in (SCHEMA, "node Other { x: String }"):
         said = tuple(re.findall(r"\w+", SCHEMA))
-        yield Attempt(partial(c.graph.schema.plan, text), said)
+        yield Probe(partial(c.graph.schema.plan, text), said)
 
 
-def _schema_changes(c: LeakContext) -> Iterator[Attempt]:
+def _schema_changes(c: LeakContext) -> Iterator[Probe]:
     said = tuple(re.findall(r"\w+", SCHEMA))
-    yield Attempt(lambda: c.graph.schema.apply(SCHEMA, branch="work"), said)
+    yield Probe(lambda: c.graph.schema.apply(SCHEMA, branch="work"), said)
 
 
-def _schema_differences(c: LeakContext) -> Iterator[Attempt]:
+def _schema_differences(c: LeakContext) -> Iterator[Probe]:
     for commit in c.commits:
-        yield Attempt(partial(c.graph.schema.diff, commit, "main"))
+        yield Probe(partial(c.graph.schema.diff, commit, "main"))
 
 
-def _calls(*calls: Callable[[LeakContext], object]) -> Attempts:
-    def attempts(c: LeakContext) -> Iterator[Attempt]:
+def _calls(*calls: Callable[[LeakContext], object]) -> Probes:
+    def probes(c: LeakContext) -> Iterator[Probe]:
         for call in calls:
-            yield Attempt(partial(call, c))
+            yield Probe(partial(call, c))
 
-    return attempts
+    return probes
 
 
-OPERATIONS: dict[str, Attempts] = {
+OPERATIONS: dict[str, Probes] = {
     "Graph.snapshot": _calls(
         lambda c: c.graph.snapshot(),
         lambda c: c.graph.snapshot(at="middle"),
@@ -763,7 +763,7 @@ SILENT_METHODS: dict[str, str] = {
 """Public methods without calls above, and why."""
 
 
-def outcome(attempt: Attempt) -> str:
+def outcome(attempt: Probe) -> str:
     """What a call tells: its answer or its error."""
     try:
         return told(attempt.run())

@@ -28,10 +28,10 @@ from omnigraph_testing.leaks import (
     READER,
     SILENT_METHODS,
     TYPES,
-    Attempt,
     CanaryGraph,
     LeakContext,
     LeakRules,
+    Probe,
     State,
     canaries,
     leaked,
@@ -78,10 +78,10 @@ class Work:
         return unlawful(before, self._state, rules)
 
 
-def some_of(attempts: list[Attempt], most: int | None, chance: random.Random) -> list[Attempt]:
-    if most is None or len(attempts) <= most:
-        return attempts
-    return chance.sample(attempts, most)
+def some_of(probes: list[Probe], most: int | None, chance: random.Random) -> list[Probe]:
+    if most is None or len(probes) <= most:
+        return probes
+    return chance.sample(probes, most)
 
 
 def check_everything(graph: CanaryGraph, seed: int, folder: Path, most: int | None = None) -> None:
@@ -106,8 +106,8 @@ def check_reader(
     graph.whole.branches.create("work")
     work = Work(graph)
     try:
-        for name, attempts in OPERATIONS.items():
-            for attempt in some_of(list(attempts(context)), most, chance):
+        for name, probes in OPERATIONS.items():
+            for attempt in some_of(list(probes(context)), most, chance):
                 text = outcome(attempt)
                 found = leaked(text, silent - {*attempt.said})
                 assert not found, f"{name} tells {found} under\n{rules.yaml()}\n{text[:3000]}"
@@ -300,7 +300,7 @@ def test_stored_queries_tell_no_canary(graphs: list[CanaryGraph], tmp_path: Path
             calls += [reader.queries.list, reader.queries.validate]
             calls += [partial(reader.queries.run, "w"), partial(reader.queries.run, "absent")]
             for call in calls:
-                found = leaked(outcome(Attempt(call)), silent)
+                found = leaked(outcome(Probe(call)), silent)
                 assert not found, (call, rules.yaml())
 
 
@@ -316,11 +316,11 @@ def test_no_query_on_spark_tells_a_canary(
         silent = silent_words(graph, rules)
         for text in QUERIES:
             said = {*re.findall(r"\w+", text)}
-            told = outcome(Attempt(partial(reader.query, text, engine="spark")))
+            told = outcome(Probe(partial(reader.query, text, engine="spark")))
             found = leaked(told, silent - said - {word.capitalize() for word in said})
             assert not found, (text, rules.yaml(), told)
         target = tmp_path / f"out{seed}"
-        told = outcome(Attempt(partial(exported, reader, target)))
+        told = outcome(Probe(partial(exported, reader, target)))
         assert not leaked(told, silent), rules.yaml()
 
 
