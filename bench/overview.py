@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from bench.plot import ENGINES
+
 Json = dict[str, Any]
 
 SECTIONS = {
@@ -18,13 +20,7 @@ SECTIONS = {
 """The heading of a section, and the families whose comparisons it shows."""
 _MILLISECONDS = {"µs": 0.001, "ms": 1.0, "s": 1000.0}
 _OURS = "OmniGraph"
-_COLOURS = {
-    _OURS: "#2563eb",
-    "kuzu": "#d97706",
-    "ladybug": "#16a34a",
-    "lancedb": "#9333ea",
-    "Lance": "#6b7280",
-}
+_COLOURS = {_OURS: "#2563eb", **ENGINES, "Lance": "#6b7280"}
 """Every other reference is Lance or Arrow without a graph; its row says how it is used."""
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEADING, _ROW = 860, 300, 730, 84, 30, 22
 _STYLE = (

@@ -3,7 +3,8 @@
 Figures of which less is better and figures of which more is better have an axis each, and each axis
 says which side is better. A row names its reference. The colour of a bar says whether we are better
 or worse than the reference, or missed our target; a tick is the target. Where the reference is the
-best of several engines, a ring with a name stands where each of the others would end.
+best of several engines, a dot in the colour of each engine stands where its bar would end. Ratios
+are at the right edge.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 Json = dict[str, Any]
 
 _WIDTH, _LEFT, _RIGHT = 860, 330, 760
-"""The plot, and the ends of its axes; labels are left of them, numbers right of the bars."""
+"""The plot, and the ends of its axes; labels are left of them, numbers right of them."""
 _TITLE, _PANEL, _ROW, _BAR = 46, 46, 34, 13
 _NEAR = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2.0, 5.0, 10.0)
 """Ticks of an axis that spans less than two decades."""
@@ -27,6 +28,8 @@ _WORDS_OF_ONE = 55
 """Half the width of the words at 1, and some space."""
 _LEAST_SIDE = 0.2
 """Each side of 1 gets at least this share of an axis, so that its words have room."""
+ENGINES = {"kuzu": "#a16207", "ladybug": "#16a34a", "lancedb": "#9333ea"}
+"""The colour of every other engine, in all plots."""
 _COLOURS = {"better": "#4f7fd9", "worse": "#d97706", "missed": "#c0262d"}
 _WORDS = {
     "better": "better than the reference, or equal",
@@ -36,7 +39,7 @@ _WORDS = {
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#1f2937}.h{font-weight:600;font-size:14px}"
     ".dim{fill:#6b7280;font-size:11px}.axis{stroke:#d1d5db}.one{stroke:#6b7280}"
-    ".target{stroke:#1f2937;stroke-width:2}.peer{fill:none;stroke:#6b7280;stroke-width:1.5}.side{font-size:11px;font-weight:600}"
+    ".target{stroke:#1f2937;stroke-width:2}.peer{stroke:#fff}.side{font-size:11px;font-weight:600}"
     + "".join(f".{name}{{fill:{colour}}}" for name, colour in _COLOURS.items())
     + "@media(prefers-color-scheme:dark){text{fill:#e5e7eb}.dim{fill:#9ca3af}"
     ".axis{stroke:#4b5563}.one{stroke:#9ca3af}.target{stroke:#e5e7eb}}"
@@ -55,7 +58,7 @@ def draw(body: Json) -> str:
         f'width="{_WIDTH}" height="{height}" role="img"><title>{escape(title)}</title>',
         f"<style>{_STYLE}</style>",
         f'<text class="h" x="8" y="20">{escape(title)}</text>',
-        *_legend(),
+        *_legend(_engines(body["figures"])),
     ]
     top = _TITLE
     for panel in panels:
@@ -73,7 +76,11 @@ def outcome(figure: Json) -> str:
     return "worse" if lost else "better"
 
 
-def _legend() -> Iterator[str]:
+def _engines(figures: Sequence[Json]) -> list[str]:
+    return sorted({engine for figure in figures for engine in figure.get("engines", {})})
+
+
+def _legend(engines: Sequence[str]) -> Iterator[str]:
     x = 8
     for name, words in _WORDS.items():
         yield f'<rect class="{name}" x="{x}" y="30" width="10" height="10"/>'
@@ -81,6 +88,11 @@ def _legend() -> Iterator[str]:
         x += 25 + 6 * len(words)
     yield f'<line class="target" x1="{x + 4}" x2="{x + 4}" y1="29" y2="41"/>'
     yield f'<text class="dim" x="{x + 12}" y="39">target</text>'
+    x += 60
+    for engine in engines:
+        yield f'<circle cx="{x + 5}" cy="35" r="4" fill="{ENGINES[engine]}"/>'
+        yield f'<text class="dim" x="{x + 13}" y="39">{engine}</text>'
+        x += 28 + 6 * len(engine)
 
 
 def _panels(figures: Sequence[Json]) -> list[_Panel]:
@@ -152,16 +164,15 @@ class _Panel:
         if target is not None:
             x = self._x(target)
             yield f'<line class="target" x1="{x}" x2="{x}" y1="{y + 3}" y2="{y + 22}"/>'
-        others = _others(figure)
-        for engine, ratio in others:
-            x = self._x(ratio)
-            yield f'<circle class="peer" cx="{x}" cy="{y + 12}" r="4"/>'
-            yield f'<text class="dim" x="{x}" y="{y + 29}" text-anchor="middle">{engine}</text>'
-        marks = [self._x(ratio) for _, ratio in others]
-        beyond = max(one, end, 0.0 if target is None else self._x(target), *marks) + 8
+        for engine, ratio in _others(figure):
+            words = escape(f"{engine}: {ratio:.3g} times the reference")
+            yield (
+                f'<circle class="peer" cx="{self._x(ratio)}" cy="{y + 12}" r="4.5" '
+                f'fill="{ENGINES[engine]}"><title>{words}</title></circle>'
+            )
         missed = " missed" if kind == "missed" else ""
         number = f"{figure['ratio']:.3g}{missed}"
-        yield f'<text class="dim" x="{beyond:.1f}" y="{y + 17}">{number}</text>'
+        yield f'<text class="dim" x="{_WIDTH - 8}" y="{y + 17}" text-anchor="end">{number}</text>'
 
     def _x(self, ratio: float) -> float:
         low, high = self.ends
@@ -170,11 +181,10 @@ class _Panel:
 
 
 def _others(figure: Json) -> list[tuple[str, float]]:
-    """The engines that are not the reference, and their figures divided by the reference."""
-    engines = {
-        name: value / figure["reference"] for name, value in figure.get("engines", {}).items()
-    }
-    return [(name, ratio) for name, ratio in engines.items() if ratio != 1]
+    """Every other engine, and its figure divided by the reference."""
+    return [
+        (name, value / figure["reference"]) for name, value in figure.get("engines", {}).items()
+    ]
 
 
 def _target(figure: Json) -> float | None:
