@@ -3,10 +3,11 @@
 An index covers the fragments that were there when it was built. Lance searches all other fragments
 one by one, and every small write makes one more: with 40 of them a lookup takes five times as long.
 This module remembers the ids and ends that small fragments hold, so that a lookup leaves out the
-fragments that do not hold a wanted one. Only absence is trusted: deleted rows may be remembered.
+fragments that do not hold a wanted one. Only absence is trusted.
 
-The name of a data file is unique and its rows never change, so what is remembered of a file is true
-for every version and every branch that has the file.
+The name of a data file is unique and its rows never change. Deleted rows are remembered, too,
+because an older version may still have them. So what is remembered of a file is true for every
+version and every branch that has the file.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -96,16 +96,23 @@ def _files_of(dataset: Dataset, fragments: Sequence[int]) -> dict[int, str | Non
 def _read(dataset: Dataset, fragments: Sequence[int], files: Mapping[int, str | None]) -> None:
     """Read and remember the keys of small fragments, all of them with one scan."""
     columns = [name for name in _KEYS if name in dataset.schema.names]
+    opened = [dataset.get_fragment(f) for f in fragments]
     found = dataset.scanner(
         columns=columns,
-        fragments=[dataset.get_fragment(f) for f in fragments],
-        with_row_address=True,
+        fragments=opened,
+        scan_in_order=True,
+        include_deleted_rows=True,
+        with_row_id=True,  # Lance gives deleted rows only together with row ids
     ).to_table()
-    places = found.column("_rowaddr").to_numpy() >> np.uint64(32)
-    for fragment_id in fragments:
+    # Deleted rows have no address, so the rows of a fragment are known by their number.
+    sizes = [fragment.metadata.physical_rows for fragment in opened]
+    assert found.num_rows == sum(sizes), (found.num_rows, sizes)
+    start = 0
+    for fragment_id, size in zip(fragments, sizes, strict=True):
         file = files[fragment_id]
         assert file is not None
-        _remember(file, found.filter(pa.array(places == np.uint64(fragment_id))))
+        _remember(file, found.slice(start, size))
+        start += size
 
 
 def _remember(file: str, rows: pa.Table) -> None:
