@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from omnigraph.lance_store.objects.control_files import StoredFile
 
@@ -38,8 +38,11 @@ class FakeFiles:
         self.dead: set[str] = set()
         self.reads: list[str] = []
 
-    def put(self, key: str, data: bytes) -> bool:
+    def put(self, key: str, data: bytes, *, synced: bool = True) -> bool:
         return self.objects.setdefault(key, data) is data
+
+    def put_many(self, files: Mapping[str, bytes]) -> None:
+        self.objects.update(files)
 
     def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
         return (lambda: self.dead.add(key)) if self.put(key, data) else None

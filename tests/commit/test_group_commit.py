@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.commit import group, staging
+from omnigraph.commit import group, group_advances, staging
 from omnigraph.commit.intents import IntentKind
 from omnigraph.commit.request import CommitTerms, WriteReceipt, WriteRequest
 from omnigraph.errors import (
@@ -28,6 +28,7 @@ from omnigraph.errors import (
 from omnigraph.graph.edits import apply_edits
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph, restore_graph
+from omnigraph.lance_store import row_steps
 from omnigraph.lance_store.advance import advance
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import HistorySettings, MaintenanceSettings, Settings, WriteSettings
@@ -201,12 +202,17 @@ def test_inserts_of_a_group_share_a_fragment(graph: Graph) -> None:
     assert_at_rest(graph)
 
 
-def test_large_rows_of_a_group_are_written_once(graph: Graph) -> None:
-    before, large = fragments_of_notes(graph), "x" * staging._TAIL_BYTES
-    writes = [{"Note": {"insert": [{"id": f"w{n}", "text": large}]}} for n in range(4)]
+@pytest.mark.parametrize(("size", "fragments"), [(1000, 1), (group_advances._RUN_BYTES // 5, 2)])
+def test_large_rows_of_a_group_are_written_once(
+    graph: Graph, size: int, fragments: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_advances, "_REFILL_BYTES", 0)
+    monkeypatch.setattr(staging, "_LOOKUPS_BEFORE_SCAN", 0)
+    before, large = fragments_of_notes(graph), "x" * size
+    writes = [{"Note": {"insert": [{"id": f"w{n}", "text": large}]}} for n in range(6)]
     outcomes = together(graph, *(partial(graph.apply, write) for write in writes))
     assert len(publications(outcomes)) == 1
-    assert fragments_of_notes(graph) == before + 4
+    assert fragments_of_notes(graph) == before + fragments
     for number, at in enumerate(commit_ids(outcomes)):
         assert notes_in(graph, at) == {"n0", *(f"w{n}" for n in range(number + 1))}
     assert_at_rest(graph)
@@ -374,16 +380,76 @@ def expect_all_once(graph: Graph, outcomes: list[Any]) -> None:
     assert_at_rest(graph)
 
 
+def changing_four(graph: Graph) -> list[Callable[[], WriteReceipt]]:
+    """As `four`, but each write changes a row, too, so they share no file."""
+    return [
+        partial(
+            graph.apply,
+            {"Note": {"insert": [{"id": i, "text": i}], "upsert": [{"id": "n0", "text": i}]}},
+            message=i,
+        )
+        for i in ("w0", "w1", "w2", "w3")
+    ]
+
+
 @pytest.mark.parametrize("on", [1, 3])
 def test_a_table_that_cannot_be_advanced(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, on: int
 ) -> None:
     refused = StorageFailure("no answer")
-    monkeypatch.setattr(group, "advance", broken_once(advance, refused, on))
+    monkeypatch.setattr(group_advances, "advance", broken_once(advance, refused, on))
+    outcomes = together(graph, *changing_four(graph))
+    assert len(publications(outcomes)) == 4
+    expect_all_once(graph, outcomes)
+    assert graph.recoveries() == []
+
+
+def on_manifests(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, on: int, then: Callable[[str], bool]
+) -> None:
+    """Have `then` called instead of the put of a manifest, with its key."""
+    # A build that looks up an id in the table needs the versions of the builds before it.
+    monkeypatch.setattr(staging, "_LOOKUPS_BEFORE_SCAN", 0)
+    files, calls = graph.engine.store.files, itertools.count(1)
+    original = files.put
+
+    def put(key: str, data: bytes, **options: Any) -> bool:
+        if key.endswith(".manifest") and next(calls) == on:
+            return then(key)
+        return original(key, data, **options)
+
+    monkeypatch.setattr(files, "put", put)
+
+
+@pytest.mark.parametrize("on", [0, 1, 3])
+def test_a_shared_file_whose_versions_cannot_be_made(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, on: int
+) -> None:
+    refused = StorageFailure("no answer")
+    monkeypatch.setattr(row_steps, "advance", broken_once(advance, refused, 1 if on == 0 else -1))
+
+    def refuse(_: str) -> bool:
+        raise refused
+
+    on_manifests(graph, monkeypatch, on, refuse)
     outcomes = together(graph, *four(graph))
     assert len(publications(outcomes)) == 4
     expect_all_once(graph, outcomes)
     assert graph.recoveries() == []
+
+
+@pytest.mark.parametrize("on", [1, 3])
+def test_a_version_of_a_group_that_another_program_made(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, on: int
+) -> None:
+    def taken(_: str) -> bool:
+        workloads.leave_orphan_head(graph)
+        return False
+
+    on_manifests(graph, monkeypatch, on, taken)
+    outcomes = together(graph, *four(graph))
+    assert len(publications(outcomes)) == 4
+    expect_all_once(graph, outcomes)
 
 
 @pytest.mark.parametrize("on", [1, 3])
@@ -393,6 +459,17 @@ def test_files_that_cannot_be_written(
 ) -> None:
     """Several writes have their files written at once, so the group does not know whose it was."""
     monkeypatch.setattr(staging, "write_edit", broken_once(staging.write_edit, error, on))
+    outcomes = together(graph, *changing_four(graph))
+    assert len(publications(outcomes)) == 4
+    expect_all_once(graph, outcomes)
+    assert graph.recoveries() == []
+
+
+@pytest.mark.parametrize("error", [StorageFailure("disk full"), ValueError("a column of no kind")])
+def test_a_shared_file_that_cannot_be_written(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(row_steps, "write_edit", broken_once(staging.write_edit, error, 1))
     outcomes = together(graph, *four(graph))
     assert len(publications(outcomes)) == 4
     expect_all_once(graph, outcomes)

@@ -17,17 +17,13 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
-
-import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.commit.arming import Arming, IntentHold
 from omnigraph.commit.creation import fork_unowned
+from omnigraph.commit.group_advances import GroupAdvances, NotAdvanced
 from omnigraph.commit.intents import Intent, IntentBoard, IntentKind
 from omnigraph.commit.request import (
     Build,
@@ -43,16 +39,9 @@ from omnigraph.commit.request import (
 )
 from omnigraph.commit.restore import tag_orphan, undo_to_pins
 from omnigraph.commit.settling import outcome_unknown, publish_until_known, receipt_from
-from omnigraph.commit.staging import (
-    EditedTable,
-    FoundEdit,
-    KnownIds,
-    find_edit,
-    record_changes,
-)
-from omnigraph.errors import OmnigraphError, OutcomeUnknown, StorageFailure, WriterFenced
-from omnigraph.lance_store.advance import HeadMoved, advance
-from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.commit.staging import FoundEdit, KnownIds, find_edit, record_changes
+from omnigraph.errors import OmnigraphError, OutcomeUnknown, WriterFenced
+from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.publication import (
     CommitDraft,
@@ -77,10 +66,6 @@ MOST_WRITES = 64
 _LONGEST_SECONDS = 1.0
 """A group begins no further write after this time. A part of the lease bounds it, too."""
 _LEASE_PART = 4
-_MOST_AHEAD = 8
-"""How many writes are built at most while the tables of an earlier one are not yet advanced."""
-_FILE_THREADS = 2
-"""How many writes have their files written at once. Files are independent of each other."""
 _LEASES_OF_PATIENCE = 2
 """A group that waits longer for the intents of other processes is given up."""
 
@@ -291,122 +276,6 @@ class _Member:
         return request.idempotency_key, request.actor_id, request.operation
 
 
-class _NotAdvanced(Exception):
-    """A table could not be advanced. It is not known whose fault that is, so the group ends."""
-
-    def __init__(self, why: str, orphan: DatasetVersion | None = None) -> None:
-        super().__init__(why)
-        self.orphan = orphan
-        """A version that another program wrote."""
-
-
-class _Advances:
-    """Writes files and advances tables in threads of its own, while the next write is built.
-
-    Files are written for the versions before the group, which exist already, so several are written
-    at once. Tables are advanced in order. The new versions are known before they exist. A build
-    that opens one waits for it.
-    """
-
-    def __init__(self, store: Store, hold: IntentHold, before: Mapping[TableKey, TablePin]) -> None:
-        self._store = store
-        self._hold = hold
-        self._before = before
-        self._files = ThreadPoolExecutor(_FILE_THREADS, "group-files")
-        self._thread = ThreadPoolExecutor(1, "group-advance")
-        self._begun: list[Future[None]] = []
-        self._made: list[DatasetVersion] = []
-        self._tails: dict[TableKey, int] = {}
-        """The id of the last fragment, by table."""
-        self._stopped = False
-        self._worker: int | None = None
-
-    def __enter__(self) -> _Advances:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._store.expect_no_more(self._made)
-        # Only the versions before and after a group will have readers soon.
-        last = {(at.location, at.branch): at for at in self._made}
-        for at in set(self._made) - set(last.values()):
-            self._store.forget(at)
-
-    def begin(self, edits: Sequence[FoundEdit]) -> None:
-        """Write these edits, and advance their tables after those that were begun before."""
-        if len(self._begun) >= _MOST_AHEAD:
-            self._begun[-_MOST_AHEAD].result()
-        files = [
-            self._files.submit(edit.written, self._store, self._before[edit.pin.key].at)
-            for edit in edits
-        ]
-        begun = self._thread.submit(self._advance, edits, files)
-        self._begun.append(begun)
-        for table in edits:
-            at = replace(table.pin.at, version=table.pin.version + 1)
-            self._made.append(at)
-            self._store.expect(at, partial(self._wait_for, begun))
-
-    def _wait_for(self, begun: Future[None]) -> None:
-        # After a lost answer, the thread that makes a version opens it to see whether it is there.
-        if threading.get_ident() != self._worker:
-            begun.result()
-
-    def check(self) -> None:
-        """Raise when an advance has failed; does not wait."""
-        for begun in self._begun:
-            if begun.done():
-                begun.result()
-
-    def finish(self) -> None:
-        """Wait for all of them; raises when one has failed."""
-        for begun in self._begun:
-            begun.result()
-
-    def stop(self) -> None:
-        """Begin no further advance, and wait for the one that runs."""
-        self._stopped = True
-        self._files.shutdown(wait=True, cancel_futures=True)
-        self._thread.shutdown(wait=True)
-
-    def _advance(self, edits: Sequence[FoundEdit], files: Sequence[Future[EditedTable]]) -> None:
-        self._worker = threading.get_ident()
-        try:
-            for edit, written in zip(edits, files, strict=True):
-                if self._stopped:
-                    raise _NotAdvanced("the group was given up")
-                table = _table_of(written)
-                self._hold.check()
-                self._advance_one(table, edit)
-                failpoints.hit("group.after_advance_first")
-        except BaseException:
-            self._stopped = True  # the tables of later writes build on these
-            raise
-
-    def _advance_one(self, table: EditedTable, edit: FoundEdit) -> None:
-        key = edit.pin.key
-        replaced = self._tails[key] if edit.refilled is not None else None
-        try:
-            write = table.staged(self._store, replaced).write
-            outcome = advance(self._store, write)
-        except StorageFailure as error:
-            raise _NotAdvanced(str(error)) from error
-        if isinstance(outcome, HeadMoved):
-            orphan = outcome.head - (write.steps if outcome.landed_on_top else 0)
-            foreign = replace(outcome.at, version=orphan) if orphan > table.pin.version else None
-            raise _NotAdvanced(f"{key} was moved by another program", foreign)
-        if edit.tail is not None:
-            self._tails[key] = max(self._store.open(outcome).fragment_ids())
-
-
-def _table_of(written: Future[EditedTable]) -> EditedTable:
-    """The table whose files were written. A failure may be the fault of the store."""
-    try:
-        return written.result()
-    except (Exception, CancelledError) as error:
-        raise _NotAdvanced(str(error)) from error
-
-
 @dataclass(slots=True)
 class _GroupWork:
     """The work of one armed group: from the one look at the head to the one publication."""
@@ -418,8 +287,6 @@ class _GroupWork:
     """Members whose writes were tried; the others wait for the next group."""
     tables: dict[TableKey, TablePin] = field(default_factory=dict)
     """The pins as the members so far have left them."""
-    tails: dict[TableKey, pa.Table | None] = field(default_factory=dict)
-    """The rows of the last fragment, by table; None when it may not be refilled."""
     head: str = ""
     keys: dict[_Key | None, str] = field(default_factory=dict)
     """Idempotency key -> the commit of this group that carries it."""
@@ -431,11 +298,11 @@ class _GroupWork:
         state = parts.reader.state(self.hold.intent.branch)
         self._require_same_places(admitted, state)
         self.tables, self.head = dict(state.tables), state.head_commit_id
-        with _Advances(parts.store, self.hold, state.tables) as advances:
+        with GroupAdvances(parts.store, self.hold, state.tables) as advances:
             try:
                 self._carry_all(state, advances)
                 advances.finish()
-            except _NotAdvanced as stopped:
+            except NotAdvanced as stopped:
                 advances.stop()
                 self._undo(state, stopped)
                 raise _Dissolved(str(stopped)) from stopped
@@ -443,7 +310,7 @@ class _GroupWork:
         self._settle(published)
         return published
 
-    def _carry_all(self, state: BranchState, advances: _Advances) -> None:
+    def _carry_all(self, state: BranchState, advances: GroupAdvances) -> None:
         clock, lease = self.parts.clock, self.hold.intent.lease_seconds
         until = clock.monotonic() + min(_LONGEST_SECONDS, lease / _LEASE_PART)
         for member in self.members:
@@ -481,7 +348,7 @@ class _GroupWork:
             if not same:
                 raise _Dissolved(f"{expected.key} is in another place")
 
-    def _carry(self, member: _Member, state: BranchState, advances: _Advances) -> None:
+    def _carry(self, member: _Member, state: BranchState, advances: GroupAdvances) -> None:
         """Build one write, and have its files written and its tables advanced, or note why not."""
         try:
             edits = self._prepare(member, state)
@@ -492,7 +359,6 @@ class _GroupWork:
             return
         if not edits:
             return
-        edits = tuple(edit.refilling(self.tails.get(edit.pin.key)) for edit in edits)
         parts, commit_id = self.parts, member.draft.commit_id
         history, clock = parts.settings.history, parts.clock
         changed = (record_changes(e, parts.store, history, clock) for e in edits)
@@ -501,7 +367,6 @@ class _GroupWork:
         self.hold.check()
         self.hold.leave_posted()
         advances.begin(edits)
-        self.tails.update((edit.pin.key, edit.tail) for edit in edits)
         member.moves = tuple(TableMove(e.pin, e.after(commit_id)) for e in edits)
         for table, move in zip(edits, member.moves, strict=True):
             parts.known_ids.committed(table.pin, move.after, table.changed.inserted)
@@ -542,7 +407,7 @@ class _GroupWork:
             member.outcome = receipt_of(request.branch, None)
         return edits
 
-    def _undo(self, state: BranchState, stopped: _NotAdvanced | None = None) -> None:
+    def _undo(self, state: BranchState, stopped: NotAdvanced | None = None) -> None:
         """Write the rows from before the group back, of every table that it may have moved."""
         parts, intent = self.parts, self.hold.intent
         self.hold.renew()

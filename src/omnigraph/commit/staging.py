@@ -56,9 +56,6 @@ _LOOKUPS_BEFORE_SCAN = 3
 
 _NAMED_IDS = 10
 
-_TAIL_BYTES = 8 * 1024
-"""The rows of a fragment that is refilled. Each write that refills it writes all of them."""
-
 _TableContent = tuple[str, str]
 """Location and content epoch of a table."""
 
@@ -139,29 +136,10 @@ class FoundEdit:
     pin: TablePin
     rows: RowEdit
     changed: ChangedIds
-    refilled: pa.Table | None = None
-    """The rows of the last fragment and the new rows, in a fragment that replaces the last one."""
-
-    def refilling(self, tail: pa.Table | None) -> FoundEdit:
-        """This edit with its rows in the fragment of `tail`, if it only adds rows, and few.
-
-        Otherwise every small write adds a fragment, which makes later reads and commits slower.
-        """
-        added = self._added_rows
-        if tail is None or added is None or not tail.schema.equals(added.schema):
-            return self
-        if tail.nbytes + added.nbytes > _TAIL_BYTES:
-            return self
-        return replace(self, refilled=pa.concat_tables([tail, added]).combine_chunks())
 
     @property
-    def tail(self) -> pa.Table | None:
-        """The rows of the fragment that this edit makes; None when no edit may refill it."""
-        return self._added_rows if self.refilled is None else self.refilled
-
-    @property
-    def _added_rows(self) -> pa.Table | None:
-        """The new rows of an edit that only adds rows."""
+    def only_added(self) -> pa.Table | None:
+        """The new rows of an edit that does nothing else."""
         edit = self.rows
         return edit.written if edit.rewritten is None and edit.deleted is None else None
 
@@ -172,8 +150,7 @@ class FoundEdit:
 
     def written(self, store: Store, files_at: DatasetVersion) -> EditedTable:
         """The edit with its new rows in files of `files_at`, which is any version of the table."""
-        rows = self.rows if self.refilled is None else RowEdit(self.refilled, None, None)
-        return EditedTable(self.pin, write_edit(store, files_at, rows), self.changed)
+        return EditedTable(self.pin, write_edit(store, files_at, self.rows), self.changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +161,9 @@ class EditedTable:
     edit: WrittenEdit
     changed: ChangedIds
 
-    def staged(self, store: Store, replaced: int | None = None) -> StagedTable:
-        """The transaction. `replaced` is the fragment that was refilled."""
-        write = stage_written(store, self.pin.at, self.edit, replaced)
+    def staged(self, store: Store) -> StagedTable:
+        """The transaction."""
+        write = stage_written(store, self.pin.at, self.edit)
         return StagedTable(self.pin, write, self.changed)
 
 

@@ -11,7 +11,8 @@ import fcntl
 import mmap
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,15 @@ class ControlFiles(Protocol):
     answer to its put could not find out whether it won.
     """
 
-    def put(self, key: str, data: bytes | memoryview) -> bool:
-        """Create the object; False when it exists already."""
+    def put(self, key: str, data: bytes | memoryview, *, synced: bool = True) -> bool:
+        """Create the object; False when it exists already.
+
+        With `synced=False` the object survives a loss of power only after the next
+        `Store.flush_to_disk`, as the files that Lance writes.
+        """
+
+    def put_many(self, files: Mapping[str, bytes]) -> None:
+        """Create objects whose names are not used yet, in any order and not synced."""
 
     def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
         """Like `put`, and hold the object until the returned function is called.
@@ -134,18 +142,22 @@ class LocalFiles:
         # Every commit touches some control files, and joining a `Path` takes longer than the call.
         return f"{self._root}/{key}"
 
-    def put(self, key: str, data: bytes | memoryview) -> bool:
+    def put(self, key: str, data: bytes | memoryview, *, synced: bool = True) -> bool:
         with storage_errors(f"writing {key}"):
-            fd = self._create(key, data, lock=False)
+            fd = self._create(key, data, lock=False, synced=synced)
         if fd is None:
             return False
         os.close(fd)
         return True
 
+    def put_many(self, files: Mapping[str, bytes]) -> None:
+        for key, data in files.items():
+            self.put(key, data, synced=False)
+
     def put_held(self, key: str, data: bytes | memoryview) -> Callable[[], None] | None:
         """Locks the file before its name appears, so that no observer takes it for abandoned."""
         with storage_errors(f"writing {key}"):
-            fd = self._create(key, data, lock=True)
+            fd = self._create(key, data, lock=True, synced=True)
         return None if fd is None else lambda: os.close(fd)
 
     def holder_is_dead(self, key: str) -> bool:
@@ -276,8 +288,11 @@ class LocalFiles:
             with suppress(OSError):
                 Path(folder).rmdir()
 
-    def _create(self, key: str, data: bytes | memoryview, *, lock: bool) -> int | None:
+    def _create(
+        self, key: str, data: bytes | memoryview, *, lock: bool, synced: bool
+    ) -> int | None:
         """An open descriptor of the new file, or None when the name is taken."""
+        sync = synced and self._sync
         target = self._path(key)
         folder = target.rpartition("/")[0]
         try:
@@ -287,14 +302,14 @@ class LocalFiles:
             fd, source = _nameless_file(folder)
         try:
             _write_all(fd, data)
-            if self._sync:
+            if sync:
                 os.fsync(fd)
             if lock:
                 fcntl.flock(fd, fcntl.LOCK_EX)
             # `src_dir_fd` is ignored for an absolute source. Without it CPython would call link(),
             # which links the /proc entry itself.
             os.link(source, target, src_dir_fd=fd, follow_symlinks=True)
-            if self._sync:
+            if sync:
                 _sync_directory(folder)
         except BaseException as error:
             os.close(fd)
@@ -363,6 +378,7 @@ def _sync_directory(directory: Path | str) -> None:
         os.close(fd)
 
 
+_PUTS_AT_ONCE = 16
 # The most keys that one DeleteObjects request takes.
 _DELETE_BATCH = 1000
 _DELETE_ATTEMPTS = 5
@@ -374,7 +390,7 @@ class ObjectFiles:
     def __init__(self, location: StorageLocation) -> None:
         self._store = object_store(location)
 
-    def put(self, key: str, data: bytes | memoryview) -> bool:
+    def put(self, key: str, data: bytes | memoryview, *, synced: bool = True) -> bool:
         with storage_errors(f"writing {key}"):
             try:
                 obstore.put(self._store, key, data, mode="create")
@@ -383,6 +399,11 @@ class ObjectFiles:
                 # Every writer puts different bytes, so our bytes mean that we won.
                 return self.get(key) == data
             return True
+
+    def put_many(self, files: Mapping[str, bytes]) -> None:
+        with ThreadPoolExecutor(_PUTS_AT_ONCE, "put-many") as threads:
+            for _ in threads.map(self.put, files, files.values()):
+                pass
 
     def put_held(self, key: str, data: bytes) -> Callable[[], None] | None:
         return _nothing_to_release if self.put(key, data) else None

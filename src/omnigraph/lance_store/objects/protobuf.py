@@ -24,6 +24,12 @@ def number_field(number: int, value: int) -> bytes:
     return varint(number << 3 | _VARINT) + varint(value)
 
 
+def number_in(field: bytes) -> int:
+    """The value of a field that `number_field` makes."""
+    _, position = _read_varint(field, 0)
+    return _read_varint(field, position)[0]
+
+
 def fields(message: bytes) -> Iterator[tuple[int, bytes, bytes | None]]:
     """(number, all bytes of the field, its body when it has a length), in order."""
     position = 0

@@ -1,15 +1,13 @@
 """Graphs that were copied or moved: their branches name shared files by full address.
 
-A manifest of Lance ends with a protobuf message, the position of that message and a magic word.
-Field 18 of the message, `base_paths`, lists the lineages whose files this version uses, each with
-its address in field 4. All other paths are relative, so a moved dataset is readable again as soon
-as these addresses are rewritten. Sections before the message keep their positions.
+Field 18 of the message in a manifest, `base_paths`, lists the lineages whose files this version
+uses, each with its address in field 4. All other paths are relative, so a moved dataset is readable
+again as soon as these addresses are rewritten.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import GraphMoved, StorageFailure
 from omnigraph.lance_store.objects.control_files import object_store
+from omnigraph.lance_store.objects.manifest_files import read_manifest
 from omnigraph.lance_store.objects.protobuf import fields, length_delimited
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.objects.storage_location import StorageLocation
@@ -26,9 +25,6 @@ from omnigraph.progress import tell
 _PIECE_BYTES = 8 * 1024 * 1024
 _BASE_PATHS = 18
 _PATH = 4
-_MAGIC = b"LANC"
-_FOOTER = struct.Struct("<QHH4s")
-_LENGTH = struct.Struct("<I")
 _BRANCH_MANIFEST = re.compile(r"(.+)/tree/[^/]+/_versions/\d{20}\.manifest")
 
 
@@ -109,14 +105,13 @@ def relocated(data: bytes, location: StorageLocation, path: str) -> bytes:
     dataset = branch_manifest(path)
     if dataset is None:
         return data
-    start, message = _message(data, path)
+    manifest = read_manifest(data, path)
     parts = []
-    for number, raw, body in fields(message):
+    for number, raw, body in fields(manifest.message):
         if number == _BASE_PATHS and body is not None:
             raw = length_delimited(number, _base_path_here(body, location, dataset))
         parts.append(raw)
-    moved = b"".join(parts)
-    return data[:start] + _LENGTH.pack(len(moved)) + moved + data[-_FOOTER.size :]
+    return manifest.with_message(b"".join(parts))
 
 
 def open_any(location: StorageLocation) -> LocalStore | S3Store:
@@ -140,18 +135,8 @@ def _newest(paths: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _message(data: bytes, path: str) -> tuple[int, bytes]:
-    """(position, protobuf message)."""
-    position, _, _, magic = _FOOTER.unpack(data[-_FOOTER.size :])
-    (length,) = _LENGTH.unpack_from(data, position)
-    begin = position + _LENGTH.size
-    if magic != _MAGIC or begin + length != len(data) - _FOOTER.size:
-        raise StorageFailure(f"{path} is no manifest that this release can read", file=path)
-    return position, data[begin : begin + length]
-
-
 def _addresses(data: bytes, path: str) -> Iterator[str]:
-    for number, _, body in fields(_message(data, path)[1]):
+    for number, _, body in fields(read_manifest(data, path).message):
         if number == _BASE_PATHS and body is not None:
             yield from (b.decode() for n, _, b in fields(body) if n == _PATH and b is not None)
 

@@ -89,14 +89,9 @@ def write_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> WrittenEdit:
     return WrittenEdit(tuple(new), tuple(gone))
 
 
-def stage_written(
-    store: Store, at: DatasetVersion, written: WrittenEdit, replaced: int | None = None
-) -> StagedWrite:
-    """The transaction of a written edit, on the version in which its rows were addressed.
-
-    `replaced` is the id of a fragment whose rows the new files hold again.
-    """
-    return stage_update(store, at, list(written.new), list(written.gone), replaced)
+def stage_written(store: Store, at: DatasetVersion, written: WrittenEdit) -> StagedWrite:
+    """The transaction of a written edit, on the version in which its rows were addressed."""
+    return stage_update(store, at, list(written.new), list(written.gone))
 
 
 def stage_update(
@@ -106,7 +101,10 @@ def stage_update(
     gone: list[pa.ChunkedArray],
     replaced: int | None = None,
 ) -> StagedWrite:
-    """New fragments and deleted row addresses of one dataset as one strict transaction."""
+    """New fragments and deleted row addresses of one dataset as one strict transaction.
+
+    `replaced` is the id of a fragment whose rows the new ones hold again.
+    """
     dataset = store.open(at)
     removed = sum(len(column) for column in gone)
     with storage_errors(f"staging {at.location}"):
@@ -129,7 +127,7 @@ def stage_update(
         if first is None and new:
             operation = LanceOperation.Append(new)
     transaction = Transaction(at.version, operation)
-    added = sum(fragment.physical_rows for fragment in new)
+    added = sum(fragment.physical_rows - fragment.num_deletions for fragment in new)
     return StagedWrite(at, transaction, transaction.uuid, dataset.count_rows() + added - removed)
 
 
