@@ -1,8 +1,9 @@
 """Group commit: small writes that wait for each other share an intent and a publication.
 
 The writes are built one after the other on an armed intent. Each is built on the tables as the
-writes before it left them, and advances them by its own versions. One publication then shows
-all of their commits. So each write keeps its commit, its conditions, its error and its versions.
+writes before it left them, and advances them by its own versions (`group_advances`). One
+publication then shows all of their commits. So each write keeps its commit, its conditions, its
+error and its versions.
 
 The intent of a group is posted before the writes are built, so it cannot say what they will do.
 It names the tables and their pins. Recovery therefore finishes a published group and rolls an
