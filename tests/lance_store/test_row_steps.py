@@ -15,6 +15,7 @@ import pytest
 from omnigraph.lance_store.advance import HeadMoved, advance, restore, transaction_at
 from omnigraph.lance_store.dataset_branches import create_branch
 from omnigraph.lance_store.dataset_files import lineages, needed_content, version_file
+from omnigraph.lance_store.reads import recent_fragments
 from omnigraph.lance_store.reads.row_lookup import find_recent_rows, find_rows
 from omnigraph.lance_store.reads.scan import read_ids
 from omnigraph.lance_store.row_steps import MOST_ROWS, RowSteps, advance_in_steps
@@ -88,6 +89,20 @@ def test_every_read_of_every_version(store: Store, rows, base) -> None:
             fragment = dataset.get_fragments()[-1]
             assert fragment.count_rows() == SHOWN[step]
             assert fragment.physical_rows - fragment.num_deletions == SHOWN[step]
+
+
+def test_a_process_that_looks_at_a_version_with_hidden_rows_first(store: Store, rows) -> None:
+    """What it remembers of the data file is true for the later versions, too."""
+    at = rows.create(a=1)
+    at = advance(store, staged_indexes(store, at, ID_INDEX))
+    for name in "bcd":
+        at = advance(store, rows.append(at, **{name: 1}))
+    versions = take_steps(store, rows, at)
+    recent_fragments._held._entries.clear()
+    recent_fragments._files.clear()
+    wanted = pa.array(["x0", "x6"])
+    assert find_rows(store.open(versions[0]), wanted)["id"].to_pylist() == ["x0"]
+    assert sorted(find_rows(store.open(versions[-1]), wanted)["id"].to_pylist()) == ["x0", "x6"]
 
 
 def test_row_ids_stay_from_step_to_step(store: Store, rows, base) -> None:

@@ -170,3 +170,18 @@ def test_cache_is_bounded_and_follows_deletes(tmp_path: Path, vectors: Any) -> N
         nearest(dataset, "v", query, 5, vectors=cache).ids
     )
     assert tiny.used_bytes == 0
+
+
+def test_cache_tells_two_deletes_of_as_many_rows_apart(tmp_path: Path, vectors: Any) -> None:
+    """As on two branches, which delete different rows of a fragment that they share."""
+    dataset = lance.write_dataset(table(vectors.tolist()), str(tmp_path / "t"))
+    start, cache = dataset.version, VectorColumns()
+    dataset.delete("id = 'r00000'")
+    first = lance.dataset(dataset.uri)
+    dataset = lance.dataset(dataset.uri, version=start)
+    dataset.restore()
+    dataset.delete("id = 'r00001'")
+    second = lance.dataset(dataset.uri)
+    assert numbers(nearest(first, "v", vectors[1], 1, vectors=cache).ids) == [1]
+    assert numbers(nearest(second, "v", vectors[0], 1, vectors=cache).ids) == [0]
+    assert numbers(nearest(second, "v", vectors[1], 1, vectors=cache).ids) != [1]

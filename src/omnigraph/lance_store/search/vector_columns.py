@@ -123,7 +123,9 @@ class VectorColumns:
 def _key(fragment: Any, field: int) -> _Key:
     # No file has a column that was added without values.
     file = next((f.path for f in fragment.files if field in f.fields), None)
-    return fragment.id, f"{file}#{field}", str(fragment.deletion_file)
+    # Its text has no id, so two deletion files of as many rows would be the same.
+    deletion = fragment.deletion_file
+    return fragment.id, f"{file}#{field}", deletion.path(fragment.id) if deletion else ""
 
 
 def _read(dataset: Dataset, column: str, fragments: list[Any] | None) -> Iterator[VectorBlock]:
