@@ -122,6 +122,48 @@ def test_what_others_make_of_grouped_commits(graph: Graph) -> None:
     assert_at_rest(graph)
 
 
+def test_the_life_of_versions_that_share_a_file(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every moment is compared with a model: at once, from a branch, after upkeep, in a copy."""
+    monkeypatch.setattr(staging, "_LOOKUPS_BEFORE_SCAN", 0)
+    model: dict[str, set[str]] = {}
+    seen, before = {"n0"}, fragments_of_notes(graph)
+    for round_number in range(2):
+        if round_number == 1:
+            graph.branches.create("early")
+        names = [f"r{round_number}-{n}" for n in range(5)]
+        outcomes = together(graph, *(note(graph, name) for name in names))
+        assert len(publications(outcomes)) == 1
+        for name, commit_id in zip(names, commit_ids(outcomes), strict=True):
+            model[commit_id] = seen = seen | {name}
+    assert fragments_of_notes(graph) == before + 2
+    assert {i: notes_in(graph, i) for i in model} == model
+
+    graph.apply({"Note": {"delete": ["r0-1"], "upsert": [{"id": "r0-2", "text": "new"}]}}, "early")
+    together(graph, *(note(graph, f"e{n}", branch="early") for n in range(3)), branch="early")
+    early = {"n0", "r0-0", "r0-2", "r0-3", "r0-4", "e0", "e1", "e2"}
+    assert set(content(graph, "early")["Note"]) == early
+    graph.apply({"Note": {"delete": ["r0-0"]}})
+    graph.optimize()
+    assert {i: notes_in(graph, i) for i in model} == model
+    assert graph.verify(full=True).ok
+
+    copy = f"{graph.uri}-copy"
+    graph.backup(copy)
+    restore_graph(copy, f"{graph.uri}-again")
+    again = open_graph(f"{graph.uri}-again")
+    assert {i: notes_in(again, i) for i in model} == model
+    again.cleanup(1, confirm=True)
+    assert set(content(again, "early")["Note"]) == early
+    assert notes_in(again) == seen - {"r0-0"}
+    assert again.verify(full=True).ok
+    graph.merge("early", "main")
+    assert notes_in(graph) == (seen | early) - {"r0-0", "r0-1"}
+    assert {i: notes_in(graph, i) for i in model} == model
+    assert_at_rest(graph)
+
+
 def failing_build(_: Snapshot) -> ChangeSet:
     raise ZeroDivisionError("a fault of the caller")
 
