@@ -77,6 +77,29 @@ def test_an_operation_is_cancelled(http: httpx.Client, monkeypatch: pytest.Monke
     assert http.get("/commits?limit=1").json()["commits"][0] == head
 
 
+def test_an_operation_that_publishes_is_not_cancelled(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_branch_to_merge(http, "later-3")
+    publishes, go_on = threading.Event(), threading.Event()
+
+    def hold(name: str) -> None:
+        if name == "commit.before_publish":
+            publishes.set()
+            assert go_on.wait(30)
+
+    monkeypatch.setattr(failpoints, "hit", hold)
+    name = http.post("/branches/merge", json={"source": "later-3"}, headers=LATER).json()[
+        "operation_id"
+    ]
+    assert publishes.wait(30)
+    late = http.delete(f"/operations/{name}")
+    go_on.set()
+    assert (late.status_code, late.json()["code"]) == (409, "conflict")
+    assert "publishing" in late.json()["error"]
+    assert ended(http, name)["status"] == "succeeded"
+
+
 def test_the_commit_log_decides_after_a_crash(uri: str) -> None:
     """Two processes died: one after its commit, the other before it."""
     with open_graph(uri) as graph:

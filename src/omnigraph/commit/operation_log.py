@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.errors import CommitRejected, NotFound
+from omnigraph.errors import CommitRejected, NotFound, ResourceLimit
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.layout import OPERATIONS
 from omnigraph.manifest.reader import ManifestReader
@@ -58,7 +58,24 @@ class RunningOperation:
         self.cancel = threading.Event()
         self.started_at: int | None = None
         self.progress: Json | None = None
+        self._publishes = False
+        self._lock = threading.Lock()
         self._release = release
+
+    def reached(self, progress: Json, *, publishes: bool) -> None:
+        """Note its next step; raises if it was asked to stop before it began to publish."""
+        with self._lock:
+            if self.cancel.is_set():
+                raise ResourceLimit("the operation was cancelled", limit="cancelled")
+            self.progress = progress
+            self._publishes = self._publishes or publishes
+
+    def asked_to_stop(self) -> bool:
+        """Ask it to stop; False: it has begun to publish, and comes to its end."""
+        with self._lock:
+            if not self._publishes:
+                self.cancel.set()
+            return not self._publishes
 
     def release(self) -> None:
         self._release()
@@ -186,16 +203,20 @@ class OperationLog:
         return [self.show(name.removesuffix(_BEGUN)) for name in reversed(names)]
 
     def ask_cancel(self, operation_id: str) -> Json:
-        """Ask for the end; refused for an operation that has ended or is past its publish."""
+        """Ask for the end; refused for an operation that has ended, or publishes, or has done so.
+
+        One of another process hears of it within a second, if it does not publish before.
+        """
         begun, found = self._begun(operation_id), self.show(operation_id)
-        if found["status"] not in (QUEUED, RUNNING) or self.commit_of(begun) is not None:
+        here, state = self._here.get(operation_id), found["status"]
+        stops = state in (QUEUED, RUNNING) and self.commit_of(begun) is None
+        if stops and here is not None and not here.asked_to_stop():
+            stops, state = False, "publishing"
+        if not stops:
             raise CommitRejected(
-                f"operation {operation_id} cannot be cancelled any more: it is {found['status']}"
+                f"operation {operation_id} cannot be cancelled any more: it is {state}"
             )
         self._files.put(_place(operation_id, _CANCEL), b"{}")
-        here = self._here.get(operation_id)
-        if here is not None:
-            here.cancel.set()
         return found
 
     def notice_cancellations(self) -> None:
@@ -205,7 +226,7 @@ class OperationLog:
         asked = {name for name in self._files.list(OPERATIONS) if name.endswith(_CANCEL)}
         for name, operation in list(self._here.items()):
             if f"{name}{_CANCEL}" in asked:
-                operation.cancel.set()
+                operation.asked_to_stop()
 
     def sweep(self) -> None:
         """Remove the objects of operations that began more than a day ago and have ended."""

@@ -3,6 +3,9 @@
 An answer is found by the state that it was computed on, the compiled query and the parameters. A
 state in a scope of rules is another state, so an answer never reaches an actor with other rules.
 A commit makes a new state, whose answers are computed again.
+
+A read is kept when it is asked for the second time. Reads with ever other parameters leave
+nothing behind, because what they left would push out the answers that are asked for again.
 """
 
 from __future__ import annotations
@@ -24,6 +27,23 @@ _ENTRY_BYTES = 1024
 """What an entry takes besides its rows: keys, parameters, objects."""
 _FORM_BYTES = 512
 """What an answer weighs for its forms at once, so that a small form does not weigh it again."""
+
+
+class _AskedBefore:
+    """The hashes of the reads of late. Two reads with one hash count as one."""
+
+    def __init__(self) -> None:
+        self._newer: set[int] = set()
+        self._older: set[int] = set()
+
+    def note(self, read: int) -> bool:
+        """Whether this read was noted before; it is now."""
+        if read in self._newer:
+            return True
+        if len(self._newer) >= _MOST_ANSWERS:
+            self._older, self._newer = self._newer, set()
+        self._newer.add(read)
+        return read in self._older
 
 
 class _Forms:
@@ -57,6 +77,7 @@ class KeptAnswers:
 
     def __init__(self, most_bytes: int) -> None:
         self._is_on = most_bytes > 0
+        self._asked = _AskedBefore()
         self._answers: BoundedCache[Any, tuple[CompiledQuery, QueryResult]] = BoundedCache(
             _MOST_ANSWERS, most_bytes
         )
@@ -85,7 +106,13 @@ class KeptAnswers:
         return None if found is None else found[1]
 
     def keep(self, key: Any, compiled: CompiledQuery, result: QueryResult) -> None:
-        """Keep a small answer. The entry holds `compiled`, whose identity is in its key."""
+        """Keep a small answer to a read that was asked for before, of this state or another.
+
+        The entry holds `compiled`, whose identity is in its key.
+        """
+        _, query, given, branch, _, at = key
+        if not self._asked.note(hash((query, given, branch, at))):
+            return
         rows = result.rows
         if isinstance(rows, PlainRows):
             size = rows.size_bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from starlette.routing import Route, Router
@@ -25,16 +25,19 @@ from omnigraph.errors import (
 )
 from omnigraph.server.bodies_in import decode_body, decode_query, read_body
 from omnigraph.server.calls import Call, in_thread
-from omnigraph.server.exchange import Cors, Exchange, log_request, request_id_of
+from omnigraph.server.exchange import Cors, Exchange, log_request
 from omnigraph.server.openapi import document
 from omnigraph.server.repeated_answers import RepeatedAnswers
 from omnigraph.server.replies import (
+    Application,
     Headers,
+    Message,
     Receive,
     Refusal,
     Reply,
     Scope,
     Send,
+    WholeAnswer,
     encode,
     has_tag,
     reply_of,
@@ -81,49 +84,103 @@ class HttpApplication:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        traced = tracing.is_on()
-        if scope["path"] in self._repeated.paths and not traced and self._cors is None:
-            left = await self._repeated.answered(scope, receive, send)
-            if left is None:
-                return
-            receive = left
-        exchange = Exchange(scope, send, request_id_of(scope["headers"]))
+        exchange = Exchange(scope)
+        exchange.send = send
         scope["exchange"] = exchange
-        if not traced:
-            await self._exchange(exchange, scope, receive)
+        if not tracing.is_on():
+            await self._guarded(exchange, self._answer(exchange, scope, receive))
             return
         given = dict(scope["headers"]).get(b"traceparent")
         method, name = scope["method"], "http request"
         above = tracing.joined(given.decode("latin-1") if given else None)
         with above, tracing.span(name, method=method, request_id=exchange.request_id) as current:
-            await self._exchange(exchange, scope, receive)
+            await self._guarded(exchange, self._answer(exchange, scope, receive))
             current.update_name(f"{method} {exchange.route}")
             current.set_attribute("http.response.status_code", exchange.status)
 
-    async def _exchange(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:
+    def is_prompt(self, scope: Scope) -> bool:
+        """Whether a request names a read that may run on the event loop."""
+        found = self._route(scope)
+        entry = found.methods.get(scope["method"]) if isinstance(found, _Path) else None
+        return entry is not None and entry.inline_key is not None
+
+    def answer_now(self, scope: Scope, body: bytes) -> WholeAnswer | Application:
+        """The answer to a whole request with `is_prompt`, or the application that answers it."""
+        if tracing.is_on() or self._cors is not None:
+            return self
+        repeated = self._repeated.answer(scope, body)
+        if repeated is not None:
+            return repeated
+        exchange = Exchange(scope)
+        scope["exchange"] = exchange
         try:
-            if self._cors is not None and await self._cors.handled(exchange):
-                return
-            found = self._route(scope)
-            if isinstance(found, _Path):
-                await self.handle(found.entry(scope), scope, receive)
-            else:
-                await found(scope, receive, exchange.sending)
+            found = self._read_now(exchange, scope, body)
+            answer = exchange.whole(found) if isinstance(found, Reply) else None
+        except Exception as error:  # noqa: BLE001 - every failure has an answer
+            found = self._failed(error, exchange)
+            answer = exchange.whole(found)
+        if found is None:
+            return self
+        if answer is None:
+            return self._rest(exchange, found)
+        self._observe(exchange)
+        return answer
+
+    def _read_now(
+        self, exchange: Exchange, scope: Scope, body: bytes
+    ) -> Reply | Application | None:
+        """Run a read that was fast the last time; None: it was not, or nothing is known of it."""
+        entry: RouteEntry = self._route(scope).entry(scope)
+        call = self._begun(exchange, entry, scope, _nothing_more)
+        if len(body) > self._most_bytes(entry) or b"content-encoding" in call.given:
+            return None
+        self._decode(call, exchange, body)
+        assert entry.inline_key is not None
+        key = entry.inline_key(call)
+        last = self._pace.get(key)
+        if last is None or last >= _INLINE_SECONDS:
+            return None
+        call.is_inline = True
+        return self._made(call, exchange, self._timed(call, key, last))
+
+    def _rest(self, exchange: Exchange, found: Reply | Application) -> Application:
+        """An application that sends an answer which is made already."""
+
+        async def send_rest(scope: Scope, receive: Receive, send: Send) -> None:
+            exchange.send = send
+            await self._guarded(exchange, self._send(exchange, found, receive))
+
+        return send_rest
+
+    async def _guarded(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> None:
+        """Answer the failures of a request, count it and write its line."""
+        try:
+            await work
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             if exchange.started:
                 raise
-            self._count_failure(error)
-            await exchange.answer(reply_of(error, exchange.request_id))
+            await exchange.answer(self._failed(error, exchange))
         finally:
             self._observe(exchange)
 
-    def _count_failure(self, error: BaseException) -> None:
+    async def _answer(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:
+        if self._cors is not None and await self._cors.handled(exchange):
+            return
+        found = self._route(scope)
+        if isinstance(found, _Path):
+            await self.handle(found.entry(scope), scope, receive)
+        else:
+            await found(scope, receive, exchange.sending)
+
+    def _failed(self, error: BaseException, exchange: Exchange) -> Reply:
+        """The answer to a request that failed, which is counted."""
         if isinstance(error, PolicyDenied):
             self.state.metrics.denied(error.action or "unknown")
         elif isinstance(error, _CONFLICTS):
             self.state.metrics.conflicted(error.code)
+        return reply_of(error, exchange.request_id)
 
     def _observe(self, exchange: Exchange) -> None:
         """Count the request, and write its line."""
@@ -153,8 +210,19 @@ class HttpApplication:
     async def handle(self, entry: RouteEntry, scope: Scope, receive: Receive) -> None:
         """The pipeline of one request, after routing."""
         exchange: Exchange = scope["exchange"]
+        call = self._begun(exchange, entry, scope, receive)
+        if entry.body is not None:
+            self._decode(call, exchange, await read_body(call, self._most_bytes(entry)))
+        call.query = decode_query(call, entry)
+        await self._send(exchange, self._made(call, exchange, await self._run(call)), receive)
+
+    def _most_bytes(self, entry: RouteEntry) -> int:
+        limit: int = getattr(self.state.settings.limits, entry.body_limit)
+        return limit
+
+    def _begun(self, exchange: Exchange, entry: RouteEntry, scope: Scope, receive: Receive) -> Call:
+        """The call of a request whose body is still to be read, with its actor and its graph."""
         exchange.route = entry.full_path
-        limits = self.state.settings.limits
         path = scope["path_params"]
         call = Call(self.state, entry, scope, receive, exchange.request_id, path)
         exchange.call = call
@@ -162,23 +230,31 @@ class HttpApplication:
             self._admit(call, exchange)
         if entry.successor is not None and "graph_id" in path:
             exchange.headers += _deprecated(entry.successor)
-        if entry.body is not None:
-            call.raw = await read_body(call, getattr(limits, entry.body_limit))
-            exchange.bytes_in = len(call.raw)
-            call.body = decode_body(call, entry)
-        call.query = decode_query(call, entry)
-        found = await self._run(call)
+        return call
+
+    def _decode(self, call: Call, exchange: Exchange, body: bytes) -> None:
+        call.raw = body
+        exchange.bytes_in = len(body)
+        call.body = decode_body(call, call.route)
+
+    def _made(self, call: Call, exchange: Exchange, found: Any) -> Reply | Application:
+        """What a handler found, as an answer with its tag, or as an application that sends it."""
         exchange.headers += call.headers
         if callable(found):
-            await found(scope, receive, exchange.sending)
-            return
+            sender: Application = found
+            return sender
         reply = found if isinstance(found, Reply) else Reply(found)
         if reply.etag is not None:
             reply = _with_tag(call, reply)
-        if reply.is_kept:
-            # Asked for the second time, so it may be asked for again.
+        if reply.snapshot is not None:
             self._repeated.keep(call, reply, exchange)
-        await exchange.answer(reply)
+        return reply
+
+    async def _send(self, exchange: Exchange, found: Reply | Application, receive: Receive) -> None:
+        if isinstance(found, Reply):
+            await exchange.answer(found)
+        else:
+            await found(exchange.scope, receive, exchange.sending)
 
     def _admit(self, call: Call, exchange: Exchange) -> None:
         """Find the actor of the token and the graph of the path."""
@@ -297,6 +373,11 @@ def _paths(application: HttpApplication, entries: Sequence[RouteEntry]) -> dict[
 def _specific_first(paths: dict[str, _Path]) -> list[tuple[str, _Path]]:
     """Paths with fewer parameters first, so that `/branches/merge` is not a branch."""
     return sorted(paths.items(), key=lambda item: (item[0].count("{"), "path}" in item[0]))
+
+
+async def _nothing_more() -> Message:
+    """`receive` of a request that is whole and whose answer does not wait."""
+    return {"type": "http.disconnect"}
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

@@ -6,7 +6,7 @@ import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from omnigraph.server.replies import Receive, Scope, Send
+from omnigraph.server.replies import Application, Receive, Scope, Send, WholeAnswer
 from omnigraph.settings.models import Settings
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ class WithConsole:
             await self._site(scope, receive, send)
         else:
             await self._application(scope, receive, send)
+
+    def is_prompt(self, scope: Scope) -> bool:
+        return self._application.is_prompt(scope)
+
+    def answer_now(self, scope: Scope, body: bytes) -> WholeAnswer | Application:
+        return self._application.answer_now(scope, body)
 
     async def start(self, bound: socket.socket, *, asks_for_token: bool) -> None:
         """Build the pages for the server that listens on this socket."""

@@ -7,14 +7,22 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.server.calls import Call
 from omnigraph.server.compression import SMALLEST_PACKED, VARY, is_compressible, pack
 from omnigraph.server.negotiation import choose_encoding
-from omnigraph.server.replies import Headers, Message, Reply, Scope, Send
+from omnigraph.server.replies import (
+    Headers,
+    Message,
+    Reply,
+    Scope,
+    Send,
+    WholeAnswer,
+    head_lines,
+)
 
 access = logging.getLogger("omnigraph.access")
 API_VERSION = (b"omnigraph-http-api", b"1")
@@ -35,6 +43,7 @@ _ALLOWED = (
     b"Authorization, Content-Type, Content-Encoding, Accept, Idempotency-Key, If-Match, "
     b"If-None-Match, If-Range, Range, Prefer, X-Request-Id, Omnigraph-If-Graph-Commit, traceparent"
 )
+_NOT_MODIFIED = 304
 _PREFLIGHT_SECONDS = b"600"
 _REQUESTED = b"access-control-request-method"
 _LOOKED_AT = frozenset({b"origin", _REQUESTED})
@@ -58,10 +67,11 @@ class Exchange:
         "trace",
     )
 
-    def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
+    send: Send
+
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.send = send
-        self.request_id = request_id
+        self.request_id = request_id = request_id_of(scope["headers"])
         self.began = time.perf_counter()
         self.route = "unknown"
         self.call: Call | None = None
@@ -82,21 +92,36 @@ class Exchange:
         await self.send(message)
 
     async def answer(self, reply: Reply) -> None:
-        head = self.scope["method"] == "HEAD"
-        content = b"" if reply.status == 304 else reply.content()
-        headers: Headers = list(reply.headers)
-        if len(content) >= SMALLEST_PACKED and self.call is not None:
+        """Send an answer whose body is whole."""
+        content = reply.content()
+        packed: Headers = []
+        if self._may_be_packed(content):
             content, packed = await self._packed(reply, content)
-            headers += packed
-        if reply.status != 304:
-            headers += [
-                (b"content-type", reply.media_type),
-                (b"content-length", str(len(content)).encode()),
-            ]
+        headers, sent = self._framed(reply, content, packed)
         await self.sending(
             {"type": "http.response.start", "status": reply.status, "headers": headers}
         )
-        await self.sending({"type": "http.response.body", "body": b"" if head else content})
+        await self.sending({"type": "http.response.body", "body": sent})
+
+    def whole(self, reply: Reply) -> WholeAnswer | None:
+        """The answer that `answer` would send; None: it may be compressed first."""
+        content = reply.content()
+        if self._may_be_packed(content):
+            return None
+        headers, sent = self._framed(reply, content, [])
+        self.status, self.bytes_out = reply.status, len(sent)
+        return WholeAnswer(reply.status, head_lines(headers + self.headers), sent)
+
+    def _framed(self, reply: Reply, content: bytes, packed: Headers) -> tuple[Headers, bytes]:
+        """The headers of one answer, and its body."""
+        if reply.status == _NOT_MODIFIED:
+            return reply.headers, b""
+        length = (b"content-length", str(len(content)).encode())
+        headers = [*reply.headers, *packed, (b"content-type", reply.media_type), length]
+        return headers, b"" if self.scope["method"] == "HEAD" else content
+
+    def _may_be_packed(self, content: bytes) -> bool:
+        return len(content) >= SMALLEST_PACKED and self.call is not None
 
     async def _packed(self, reply: Reply, content: bytes) -> tuple[bytes, Headers]:
         """The content as the client wants it compressed, and the headers that say so."""
@@ -144,24 +169,28 @@ class AccessLine:
         }
 
 
-def log_access(line: Callable[[], AccessLine]) -> None:
-    """Write the line of one request, which is made only when there is a log."""
-    if access.isEnabledFor(logging.INFO):
-        access.info("request", extra={"fields": line().fields()})
+def is_logged() -> bool:
+    """Whether requests have lines in the log."""
+    return access.isEnabledFor(logging.INFO)
+
+
+def log_access(line: AccessLine) -> None:
+    access.info("request", extra={"fields": line.fields()})
 
 
 def log_request(exchange: Exchange, seconds: float) -> None:
-    """The access line of a request that took so long."""
-
-    def line() -> AccessLine:
-        call = exchange.call
-        notes: dict[str, Any] = {}
-        if call is not None:
-            notes |= call.notes
-            trace = call.header(b"traceparent")
-            if trace is not None and len(trace) == _TRACEPARENT_LENGTH:
-                notes["trace_id"] = trace[3:35]
-        return AccessLine(
+    """Write the line of a request that took so long, if there is a log."""
+    if not is_logged():
+        return
+    call = exchange.call
+    notes: dict[str, Any] = {}
+    if call is not None:
+        notes |= call.notes
+        trace = call.header(b"traceparent")
+        if trace is not None and len(trace) == _TRACEPARENT_LENGTH:
+            notes["trace_id"] = trace[3:35]
+    log_access(
+        AccessLine(
             exchange.request_id,
             exchange.scope["method"],
             exchange.route,
@@ -173,8 +202,7 @@ def log_request(exchange: Exchange, seconds: float) -> None:
             exchange.bytes_out,
             notes,
         )
-
-    log_access(line)
+    )
 
 
 class _RequestIds:

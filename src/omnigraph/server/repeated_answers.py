@@ -16,8 +16,14 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.server.calls import Call
 from omnigraph.server.compression import SMALLEST_PACKED
-from omnigraph.server.exchange import AccessLine, Exchange, log_access, request_id_of
-from omnigraph.server.replies import Headers, Message, Receive, Reply, Scope, Send
+from omnigraph.server.exchange import (
+    AccessLine,
+    Exchange,
+    is_logged,
+    log_access,
+    request_id_of,
+)
+from omnigraph.server.replies import Refusal, Reply, Scope, WholeAnswer, head_lines
 from omnigraph.server.served_graphs import ServedGraph
 from omnigraph.server.state import ServerState
 from omnigraph.values.bounded_cache import BoundedCache
@@ -26,9 +32,7 @@ _MOST_ANSWERS = 8 * 1024
 _SHARE = 4
 """The part of the memory for answers that this takes: these answers are the smallest."""
 _ENTRY_BYTES = 2048
-_MOST_PATHS = 4096
 _LARGEST_BODY = 64 * 1024
-_LENGTH_DIGITS = len(str(_LARGEST_BODY))
 _DECIDED_LATER = frozenset({b"content-encoding", b"if-none-match", b"traceparent"})
 """A request with one of these headers takes the longer way."""
 
@@ -40,8 +44,8 @@ class RepeatedAnswer:
     served: ServedGraph
     snapshot: Snapshot
     route: str
-    headers: Headers
-    """All of them but the id of the request."""
+    head: bytes
+    """The lines of its headers, without the id of the request."""
     content: bytes
     notes: dict[str, Any]
 
@@ -55,31 +59,21 @@ class RepeatedAnswers:
         self._answers: BoundedCache[Any, dict[str | None, RepeatedAnswer]] = BoundedCache(
             _MOST_ANSWERS, state.settings.limits.answer_bytes // _SHARE
         )
-        self.paths: set[str] = set()
-        """Paths of requests whose answers were kept."""
 
-    async def answered(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
-        """Answer a repeated request, which gives None; or `receive` with all that was received."""
+    def answer(self, scope: Scope, body: bytes) -> WholeAnswer | None:
+        """The answer to a repeated request, which is counted and logged; None: it is none."""
         began = time.perf_counter()
         given = scope["headers"]
         headers = dict(given)
-        if (
-            len(headers) != len(given)
-            or scope["method"] != "POST"
-            or scope["query_string"]
-            or not 0 < len(headers.get(b"content-length", b"")) <= _LENGTH_DIGITS
-            or not headers.keys().isdisjoint(_DECIDED_LATER)
-        ):
-            return receive
-        message = await receive()
-        body = message.get("body")
-        if body is None or message.get("more_body"):
-            return _again(message, receive)
+        if len(headers) != len(given) or not headers.keys().isdisjoint(_DECIDED_LATER):
+            return None
+        if scope["query_string"]:
+            return None
         by_actor = self._answers.get(
             (scope["path"], body, headers.get(b"accept"), headers.get(b"content-type"))
         )
         if by_actor is None:
-            return _again(message, receive)
+            return None
         state = self._state
         try:
             actor = None
@@ -88,30 +82,29 @@ class RepeatedAnswers:
                 actor = state.tokens.actor_of(None if name is None else name.decode("latin-1"))
             found = by_actor.get(actor)
             if found is None or not self._holds(found, actor):
-                return _again(message, receive)
-        except OmnigraphError:
-            return _again(message, receive)  # refused there, with its line in the log
+                return None
+        except (OmnigraphError, Refusal):
+            return None  # refused as all requests are, with its line in the log
         request_id = request_id_of(given)
-        all_headers = [*found.headers, (b"x-request-id", request_id.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": all_headers})
-        await send({"type": "http.response.body", "body": found.content})
         graph_id, seconds = found.served.graph_id, time.perf_counter() - began
         state.metrics.observe(found.route, "POST", 200, graph_id, seconds)
-        log_access(
-            lambda: AccessLine(
-                request_id,
-                "POST",
-                found.route,
-                graph_id,
-                actor,
-                200,
-                seconds,
-                len(body),
-                len(found.content),
-                found.notes,
+        if is_logged():
+            log_access(
+                AccessLine(
+                    request_id,
+                    "POST",
+                    found.route,
+                    graph_id,
+                    actor,
+                    200,
+                    seconds,
+                    len(body),
+                    len(found.content),
+                    found.notes,
+                )
             )
-        )
-        return None
+        head = found.head + b"x-request-id: " + request_id.encode() + b"\r\n"
+        return WholeAnswer(200, head, found.content)
 
     def _holds(self, found: RepeatedAnswer, actor: str | None) -> bool:
         """Whether the same read would give the same answer now. Asks the policy."""
@@ -143,28 +136,14 @@ class RepeatedAnswers:
             *(header for header in exchange.headers if header[0] != b"x-request-id"),
         ]
         answer = RepeatedAnswer(
-            served, snapshot, exchange.route, headers, content, dict(call.notes)
+            served, snapshot, exchange.route, head_lines(headers), content, dict(call.notes)
         )
-        path: str = call.scope["path"]
-        if path not in self.paths:
-            if len(self.paths) >= _MOST_PATHS:
-                return
-            self.paths.add(path)
-        key = (path, call.raw, call.given.get(b"accept"), call.given.get(b"content-type"))
+        key = (
+            call.scope["path"],
+            call.raw,
+            call.given.get(b"accept"),
+            call.given.get(b"content-type"),
+        )
         by_actor = {**(self._answers.get(key) or {}), call.actor: answer}
         weight = len(call.raw) + (_ENTRY_BYTES + len(content)) * len(by_actor)
         self._answers.put(key, by_actor, weight)
-
-
-def _again(message: Message, receive: Receive) -> Receive:
-    """`receive` that gives this message first."""
-    waiting: Message | None = message
-
-    async def received() -> Message:
-        nonlocal waiting
-        if waiting is None:
-            return await receive()
-        given, waiting = waiting, None
-        return given
-
-    return received

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON = b"application/json"
 _encoder = msgspec.json.Encoder(enc_hook=json_form)
@@ -57,10 +58,27 @@ class Reply:
     is_kept: bool = False
     """The body was made for an earlier request."""
     snapshot: Snapshot | None = None
-    """The head that the body was read from, when an equal request gets the same body there."""
+    """The head that the body was read from, when equal requests were and will be answered so."""
 
     def content(self) -> bytes:
         return self.body if isinstance(self.body, bytes) else encode(self.body)
+
+
+class WholeAnswer(NamedTuple):
+    """An answer that is sent at once."""
+
+    status: int
+    head: bytes
+    """The lines of its headers."""
+    content: bytes
+
+
+def head_lines(headers: Headers) -> bytes:
+    """Headers as they are sent. None of them may begin another line."""
+    lines = b"".join([name + b": " + value + b"\r\n" for name, value in headers])
+    if lines.count(b"\n") != len(headers) or lines.count(b"\r") != len(headers):
+        raise ValueError("a header has a line break")
+    return lines
 
 
 def encode(value: Any) -> bytes:

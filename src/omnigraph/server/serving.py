@@ -24,7 +24,7 @@ from omnigraph.server.access_log import log_event
 from omnigraph.server.application import HttpApplication
 from omnigraph.server.boot import open_graphs
 from omnigraph.server.console_mount import WithConsole
-from omnigraph.server.http_protocol import EnvelopeProtocol
+from omnigraph.server.http_protocol import PromptProtocol
 from omnigraph.server.route_table import ROUTES
 from omnigraph.server.routes.server_wide import look_after_graphs, reload_state
 from omnigraph.server.state import DRAINING, SERVING, ServerState
@@ -66,11 +66,12 @@ class Worker(uvicorn.Server):
             uvicorn.Config(
                 self._console or application,
                 loop="uvloop",
-                http=EnvelopeProtocol,
+                http=PromptProtocol,
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,  # the address of the client is not used
                 backlog=_BACKLOG,
             )
         )

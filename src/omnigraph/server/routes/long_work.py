@@ -91,14 +91,13 @@ def _carry_out(
     operation.started_at = call.state.now_micros()
 
     def hear(step: ProgressStep) -> None:
-        operation.progress = {
+        progress = {
             "done": step.done,
             "total": step.total,
             "unit": step.unit,
             "note": step.what,
         }
-        if operation.cancel.is_set():
-            raise ResourceLimit("the operation was cancelled", limit="cancelled")
+        operation.reached(progress, publishes=step.stage == "publish")
 
     try:
         with heard_by(hear):
