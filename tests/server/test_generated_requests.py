@@ -44,6 +44,7 @@ def test_answers_follow_the_document(server: ThreadServer) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_answers_to_many_requests_follow_the_document(server: ThreadServer) -> None:
     _check_all(server, 100)
 

@@ -49,10 +49,16 @@ class PromptProtocol(HttpToolsProtocol):
 
     _waiting: RequestResponseCycle | None = None
     """A request whose body is not whole yet, and that has no task."""
+    _has_turn = True
+    """One request of each packet is answered at once; others wait for those of other clients."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._application: PromptApplication = self.config.app  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self._has_turn = True
+        super().data_received(data)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if (
@@ -78,9 +84,10 @@ class PromptProtocol(HttpToolsProtocol):
         cycle, self._waiting = self._waiting, None
         if cycle is None:
             return
-        if self.flow.write_paused:
+        if self.flow.write_paused or not self._has_turn:
             super()._start_asgi_task(cycle, self.app)
             return
+        self._has_turn = False
         answer = self._application.answer_now(_scope(cycle), bytes(cycle.body))
         if isinstance(answer, WholeAnswer):
             self._write(cycle, answer)
