@@ -65,12 +65,14 @@ def stored(graph: Graph) -> Model:
 
 
 @settings(max_examples=12)
-@given(st.lists(BATCHES, max_size=4), st.booleans())
-def test_loads_mean_what_the_model_says(batches: list[Any], joined: bool) -> None:
+@given(st.lists(BATCHES, max_size=4), st.booleans(), st.booleans())
+def test_loads_mean_what_the_model_says(batches: list[Any], joined: bool, streamed: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         graph = init(Path(folder) / "g.omni", SCHEMA)
         if joined:
             graph = with_parts(graph, loader=replace(graph.engine.loader, small_input=-1))
+        if streamed:
+            graph = with_parts(graph, loader=replace(graph.engine.loader, most_prepared=1))
         model: Model = {"P": {}, "E": {}}
         path = Path(folder) / "in.ndjson"
         for mode, batch in batches:

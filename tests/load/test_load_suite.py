@@ -46,6 +46,38 @@ def joining(graph: Graph) -> Graph:
     return with_parts(graph, loader=replace(graph.engine.loader, small_input=-1))
 
 
+def streaming(graph: Graph) -> Graph:
+    """The same graph, in which every load in mode append writes its rows before the checks."""
+    loader = replace(graph.engine.loader, small_input=-1, most_prepared=-1)
+    return with_parts(graph, loader=loader)
+
+
+def ways(graph: Graph) -> dict[str, Graph]:
+    """The same graph, with loads that take each way through the checks."""
+    joined = joining(graph)
+    return {
+        "looked up": graph,
+        "proven or joined": joined,
+        "joined": joined,
+        "streamed": streaming(graph),
+    }
+
+
+def data_files(graph: Graph) -> list[str]:
+    """The data files of all tables."""
+    files = graph.engine.store.files
+    return sorted(
+        f.path for kind in ("nodes", "edges") for f in files.walk(kind) if "/data/" in f.path
+    )
+
+
+@pytest.mark.parametrize("case", [*BAD_INPUTS, *BAD_GRAPHS], ids=lambda case: case.name[:40])
+def test_bad_when_streamed(shared: Graph, tmp_path: Path, case: BadInput) -> None:
+    before = data_files(shared)
+    check_bad(streaming(shared), tmp_path, case, "local")
+    assert data_files(shared) == before, "a refused load leaves no fragment"
+
+
 @pytest.mark.parametrize("case", BAD_INPUTS, ids=lambda case: case.name[:40])
 def test_bad(shared: Graph, tmp_path: Path, case: BadInput) -> None:
     check_bad(shared, tmp_path, case, "local")
@@ -57,22 +89,22 @@ def test_bad_when_joined(shared: Graph, tmp_path: Path, case: BadInput) -> None:
 
 
 @pytest.mark.parametrize("case", GOOD_INPUTS, ids=lambda case: case.name)
-@pytest.mark.parametrize("way", ["looked up", "proven or joined", "joined"])
+@pytest.mark.parametrize("way", ["looked up", "proven or joined", "joined", "streamed"])
 def test_good(tmp_path: Path, case: GoodInput, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = base_graph(tmp_path)
-    if way == "joined":
+    if way in ("joined", "streamed"):
         nothing_stays_in_memory(monkeypatch)
-    check_good(graph if way == "looked up" else joining(graph), tmp_path, case, "local")
+    check_good(ways(graph)[way], tmp_path, case, "local")
 
 
-WAYS = ["looked up", "joined"]
+WAYS = ["looked up", "joined", "streamed"]
 
 
 @pytest.mark.parametrize("case", SKIPPED_INPUTS, ids=lambda case: case.name)
 @pytest.mark.parametrize("way", WAYS)
 def test_bad_rows_are_skipped(tmp_path: Path, case: SkippedInput, way: str) -> None:
     graph = base_graph(tmp_path)
-    check_skipped(graph if way == "looked up" else joining(graph), tmp_path, case, "local")
+    check_skipped(ways(graph)[way], tmp_path, case, "local")
 
 
 @pytest.mark.parametrize("case", SKIPPED_INPUTS[:2], ids=lambda case: case.name)
@@ -82,7 +114,7 @@ def test_more_bad_rows_than_allowed(shared: Graph, tmp_path: Path, case: Skipped
 
 @pytest.mark.parametrize("way", WAYS)
 def test_everything_is_reported_at_once(shared: Graph, tmp_path: Path, way: str) -> None:
-    check_everything_at_once(shared if way == "looked up" else joining(shared), tmp_path, "local")
+    check_everything_at_once(ways(shared)[way], tmp_path, "local")
 
 
 def nothing_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,14 @@ class Transaction:
         lease = SchemaLease(self._arming, self._settings.write.lease_seconds)
         return lease.hold(self._reader.ref(branch), actor_id)
 
+    def cleanup_hold(self, branch: str, actor_id: str | None) -> IntentHold:
+        """Held while files are written for a branch before the transaction that adopts them."""
+        operation_id = self._clock.new_ulid()
+        ref = self._reader.ref(branch)
+        return IntentHold(
+            self._board, hold_intent(ref, actor_id, operation_id, self._settings.write)
+        )
+
     def preview(self, request: WriteRequest, build: Build) -> ChangeSet | WriteReceipt:
         """The changes that `run` would stage now; it stages and commits nothing.
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph import failpoints
 from omnigraph.catalog.model import Catalog, EntityType
+from omnigraph.commit.arming import IntentHold
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
@@ -26,6 +27,7 @@ from omnigraph.load.parsed_rows import AbsentColumns, BlobBases, Blocks, ParsedB
 from omnigraph.load.patch_build import PatchBuild, PatchInput
 from omnigraph.load.prepare_rows import PreparedRows, place_of
 from omnigraph.load.prepared import (
+    AppendedRows,
     PreparedFile,
     PreparedInput,
     prepared_input,
@@ -42,12 +44,15 @@ from omnigraph.load.sources import (
     reading_progress,
     refuse_unused_columns,
 )
+from omnigraph.load.streamed_rows import STREAMED_ROWS, RowStreams
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.reader import ManifestReader
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.settings.models import LoadSettings
 from omnigraph.values.external_blobs import NONE_ALLOWED, ExternalBases
 from omnigraph.values.identifiers import TableKey
 from omnigraph.values.known_names import LOCAL
+from omnigraph.writes.changeset import ChangeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class LocalLoader:
     settings: LoadSettings
     external: ExternalBases = NONE_ALLOWED
     small_input: int = SMALL_INPUT
+    most_prepared: int = STREAMED_ROWS
 
     def load(self, data: Any, options: LoadOptions, progress: Progress | None) -> LoadReceipt:
         """Read `data`, check all of it, and commit it as one."""
@@ -70,21 +76,45 @@ class LocalLoader:
         blobs = BlobBases(self.settings.blob_bases, self.external)
         reading = options.reading(blobs)
         refuse_unused_columns(sources, reading)
-        catalog = self.reader.snapshot(ref, state).catalog
+        snapshot = self.reader.snapshot(ref, state)
+        catalog = snapshot.catalog
         named = catalog if options.view is None else options.view.named(catalog)
         rules = options.rules_for(catalog)
         options.modes.check(named, [source.type_name for source in sources])
-        with prepared_input(catalog, self.settings, rules) as prepared:
+        with (
+            prepared_input(catalog, self.settings, rules) as prepared,
+            self._streams(snapshot, ref.incarnation, options) as streams,
+        ):
             watch = progress or reading_progress(sources)
             prepared.read_again = functools.partial(read_again, sources, named, reading)
             patches = PatchInput(prepared)
-            _prepare(patches, sources, options, blobs, watch, named)
+            _prepare(patches, streams, sources, options, blobs, watch, named)
             failpoints.hit("load.after_prepare")
             options = options.with_content(sources)
             with closing(self._build(patches, options)) as build:
+
+                def guarded(newest: Snapshot) -> ChangeSet:
+                    changes = build.build(newest)
+                    streams.check()
+                    return changes
+
                 return commit_load(
-                    self.transaction, prepared, options, build.claims(), build.build, LOCAL
+                    self.transaction, prepared, options, build.claims(), guarded, LOCAL
                 )
+
+    def _streams(self, snapshot: Snapshot, branch: str, options: LoadOptions) -> RowStreams:
+        """Streams for types of which this load writes every row; `branch` is an incarnation."""
+        # A bucket gets rows that were checked, because a wasted upload costs more than a file.
+        streams = self.reader.store.location.is_local and not options.dry_run
+
+        def appended(key: TableKey) -> bool:
+            is_own = snapshot.pin(key).owner == branch
+            return streams and is_own and options.modes.of(key) is LoadMode.APPEND
+
+        def hold() -> IntentHold:
+            return self.transaction.cleanup_hold(options.branch, options.actor)
+
+        return RowStreams(self.reader.store, snapshot, appended, hold, self.most_prepared)
 
     def _build(self, patches: PatchInput, options: LoadOptions) -> LoadBuild | PatchBuild:
         if options.modes.may_be(LoadMode.PATCH):
@@ -111,6 +141,7 @@ class LocalLoader:
 
 def _prepare(
     patches: PatchInput,
+    streams: RowStreams,
     sources: Sequence[Source],
     options: LoadOptions,
     blobs: BlobBases,
@@ -119,12 +150,12 @@ def _prepare(
 ) -> None:
     """Take the rows that keep the rules of rows, the patches, and what the others break."""
     prepared = patches.prepared
-    files: dict[TableKey, PreparedFile] = {}
+    files: dict[TableKey, AppendedRows] = {}
     judge = prepared.judge()
 
     def take(block: ParsedBlock) -> None:
         for rows in judge.prepare(block, place_of(len(prepared.files) - 1, 0)):
-            _keep(prepared, files, rows)
+            _keep(prepared, files, streams, rows)
 
     for source in sources:
         reading = options.reading(blobs, source.type_name)
@@ -164,8 +195,8 @@ def _read(
 
 
 def _file_of(
-    prepared: PreparedInput, files: dict[TableKey, PreparedFile], entity: EntityType
-) -> PreparedFile:
+    prepared: PreparedInput, files: dict[TableKey, AppendedRows], entity: EntityType
+) -> AppendedRows:
     key = entity.table_key
     if key not in files:
         path = prepared.folder / f"{key.kind.value}-{len(files)}.arrow"
@@ -174,13 +205,22 @@ def _file_of(
     return files[key]
 
 
-def _keep(prepared: PreparedInput, files: dict[TableKey, PreparedFile], rows: PreparedRows) -> None:
-    """Append rows of the newest source to the file of their type."""
+def _keep(
+    prepared: PreparedInput,
+    files: dict[TableKey, AppendedRows],
+    streams: RowStreams,
+    rows: PreparedRows,
+) -> None:
+    """Append rows of the newest source to those of their type."""
     key = rows.entity.table_key
     file = _file_of(prepared, files, rows.entity)
+    if isinstance(file, PreparedFile) and streams.wants(file, rows.table.num_rows):
+        ids = prepared.folder / f"streamed-{key.kind.value}-{key.type_name}.arrow"
+        file = prepared.tables[key] = files[key] = streams.begin(file, ids)
     places = place_of(len(prepared.files) - 1, 0) + rows.lines
     absent = [] if rows.absent is None else [rows.absent]
-    placed = pa.table([*rows.table.columns, *absent, pa.array(places)], schema=file.schema)
+    schema = prepared_schema(rows.entity)
+    placed = pa.table([*rows.table.columns, *absent, pa.array(places)], schema=schema)
     prepared.keep(file, placed, rows.has_id)
     if rows.absent is not None and AbsentColumns(rows.absent).names:
         prepared.generated.add(key)

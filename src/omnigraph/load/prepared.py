@@ -61,6 +61,19 @@ class PreparedTable(Protocol):
         """The rows with their places and what they leave out, some at a time."""
 
 
+class AppendedRows(PreparedTable, Protocol):
+    """A `PreparedTable` that this process fills."""
+
+    def append(self, table: pa.Table, has_id: Mask | None = None) -> None:
+        """Add rows with their places; `has_id` tells which came with an id, None if all did."""
+
+    def checked_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns, some rows at a time; ids that the load made are NULL."""
+
+    def close(self) -> None:
+        """No row is added any more; from now on rows can be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
     """What is wrong with rows of a load by themselves."""
@@ -151,8 +164,8 @@ class PreparedInput:
         file, line = file_and_line(number)
         return Place(self.files[file], line, number)
 
-    def keep(self, file: PreparedFile, rows: pa.Table, has_id: Mask | None) -> None:
-        """Append rows to the file of their type, and let the checks see them.
+    def keep(self, file: AppendedRows, rows: pa.Table, has_id: Mask | None) -> None:
+        """Append rows to those of their type, and let the checks see them.
 
         The rows have a place each. `has_id` tells which came with an id; None if all did.
         """
@@ -254,12 +267,23 @@ class PreparedFile:
     def checked_rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns, some rows at a time; ids that the load made are NULL."""
         names = list(columns)
-        for batch, bits in zip(self._batches(), self._has_id, strict=True):
-            rows = pa.Table.from_batches([batch.select(names)])
-            if bits is not None and ID in names:
-                has_id = np.unpackbits(bits, count=batch.num_rows).astype(bool)
+        for table, has_id in self.appended():
+            rows = table.select(names)
+            if has_id is not None and ID in names:
                 rows = without_made_ids(rows, has_id)
             yield rows
+
+    def appended(self) -> Iterator[tuple[pa.Table, Mask | None]]:
+        """All rows, some at a time, each time with the mask of those that came with an id."""
+        for batch, bits in zip(self._batches(), self._has_id, strict=True):
+            has_id = None
+            if bits is not None:
+                has_id = np.unpackbits(bits, count=batch.num_rows).astype(bool)
+            yield pa.Table.from_batches([batch]), has_id
+
+    def remove(self) -> None:
+        """Remove the file, because its rows are kept elsewhere. It was closed."""
+        self._path.unlink()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         with self._path.open("rb") as file:

