@@ -22,6 +22,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from bench.harness import Figure, report
+from bench.peak_memory import peak_of_this_process
 from bench.process_tree import Side
 from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark import pipelines, spark_session, stop_session
@@ -205,12 +206,6 @@ def ours(root: Path) -> None:
     peak = peak_of_this_process()
     (root / "ours.json").write_text(json.dumps({"empty": empty, "driver_bytes": peak}))
     stop_session()
-
-
-def peak_of_this_process() -> int:
-    """Resident bytes at most. `getrusage` would include the process that started this one."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def plain(root: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import resource
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 import omnigraph
 from bench import social
 from bench.harness import Figure, milliseconds, p50, report
+from bench.peak_memory import peak_of_this_process
 from bench.peers import peer_python
 from omnigraph import Edit
 from omnigraph.execute.topology import kernels
@@ -136,7 +136,7 @@ def run(scale: str) -> None:
             "c-j, geometric mean of the ratios", geometric, 1.0, "ratio", "<= 0.1", against=_PEER
         )
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    peak = peak_of_this_process() / 1e9
     notes = [
         f"{persons:,} persons, {data.knows.num_rows:,} knows; reference = the better peer, warm",
         "first query of the process (views and adjacency not built): "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import pyarrow.compute as pc
 import omnigraph
 from bench import social
 from bench.harness import Figure, p50, report
+from bench.peak_memory import peak_of_this_process
 from bench.query import QUERIES
 from omnigraph import Edit
 
@@ -183,7 +183,7 @@ def cpu_milliseconds(action: Callable[[], object]) -> float:
 
 
 def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return peak_of_this_process() / 2**30
 
 
 def main(task: str, path: str, persons: str) -> None:
