@@ -173,7 +173,7 @@ class LocalOutput:
         else:
             self._replaced = None
         if self._rows.in_memory:
-            self._located.append(merged.located)
+            self._located.append(merged.located())
         else:
             self._located.clear()
 

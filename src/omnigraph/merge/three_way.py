@@ -7,8 +7,9 @@ visited one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,9 @@ class MergedRows:
     deleted: pa.Array
     conflicts: list[Conflict]
     disputed: Disputed
-    located: Located
-    """Where the changed rows of ours are stored, if the lookup returned it."""
+    located: Callable[[], Located]
+    """Where the changed rows of ours are stored, if the lookup returned it; only a small merge
+    asks, because it copies the rows."""
     replaced: pa.ChunkedArray | None
     """Addresses of our rows that are written again or deleted, if the lookup returned them."""
 
@@ -288,7 +290,7 @@ def _result(
         deleted=three.ids.filter(pa.array(deleted)),
         conflicts=conflicts,
         disputed=disputed,
-        located=_located(three, written, deleted),
+        located=partial(_located, three, written, deleted),
         replaced=_replaced(three, written | deleted),
     )
 
