@@ -17,6 +17,8 @@ from lance.query import MatchQuery
 
 from bench.harness import Figure, milliseconds, p50, report
 from bench.peers import peer_python
+from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import init
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.reads.indexes import find_index
 from omnigraph.lance_store.search.text_search import bm25, text_matches
@@ -30,6 +32,13 @@ _FLAT = "Lance's flat search"
 _RECALL = "a bound of 0.95"
 
 WIDTH, K, QUERIES = 128, 10, 60
+
+_BEST_TEXTS = """query best($q: String, $k: I64) {
+    match { $d: Doc }
+    return { $d.name, bm25($d.t, $q) as score }
+    order { bm25($d.t, $q) desc }
+    limit $k
+}"""
 
 
 def run(scale: str) -> None:
@@ -195,25 +204,43 @@ def _texts(folder: Path, rows: int) -> tuple[list[Figure], list[str]]:
     build = milliseconds(
         lambda: built.append(_indexed(folder, "texts", plain, IndexSpec("t", IndexKind.FULL_TEXT)))
     )
-    dataset = built[0]
+    dataset, graph = built[0], _graph_of(folder, table)
     queries = [f"w{a} w{b}" for a, b in chance.integers(50, 3000, size=(QUERIES, 2))]
 
     def lance_bm25(q: str) -> Any:
         query = MatchQuery(q, "t")
         return dataset.to_table(full_text_query=query, columns=["id", "_score"], limit=K)
 
+    def whole_query(q: str) -> Any:
+        return graph.query(_BEST_TEXTS, params={"q": q, "k": K})
+
     def search(q: str) -> Any:
         return text_matches(dataset, "t", "search", q)
 
-    reference = _p50(lance_bm25, queries)
+    for q in queries:  # what a query needs of a table is built beside the first ones
+        whole_query(q)
+        lance_bm25(q)
+    warm = [
+        (milliseconds(lambda q=q: whole_query(q)), milliseconds(lambda q=q: lance_bm25(q)))
+        for q in queries
+    ]
+    whole, reference = (p50(list(times)) for times in zip(*warm, strict=True))
     scan = _p50(lambda q: text_matches(plain, "t", "search", q), queries[:5])
     figures = [
         Figure(
-            "bm25",
+            "bm25, a whole query",
+            whole,
+            reference,
+            "ms",
+            "<= 1.1",
+            against="Lance's own full-text search",
+        ),
+        Figure(
+            "bm25, ids of all equal scores from storage",
             _p50(lambda q: bm25(dataset, "t", q, K), queries),
             reference,
             "ms",
-            "<= 2",
+            "stated",
             against="Lance's own full-text search",
         ),
         Figure(
@@ -221,6 +248,14 @@ def _texts(folder: Path, rows: int) -> tuple[list[Figure], list[str]]:
         ),
     ]
     return figures, [f"texts: index built in {build / 1000:.1f} s; `search` reference: no index"]
+
+
+def _graph_of(folder: Path, table: pa.Table) -> Graph:
+    """The same texts as nodes of a graph, indexed."""
+    graph = init(folder / "graph", "node Doc { name: String @key\n t: String @index }")
+    graph.apply({"Doc": {"insert": table.rename_columns(["name", "t"])}})
+    graph.ensure_indices()
+    return graph
 
 
 def _p50(search: Callable[[Any], Any], queries: Any) -> float:

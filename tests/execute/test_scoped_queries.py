@@ -63,12 +63,12 @@ def test_every_operator_is_in_a_case_that_runs_in_a_scope() -> None:
 
 
 # Where the executor reads a dataset itself. The rows go through a `PartialView`, which applies the
-# rule of its table, or they are ids, which `TableView.find` looks up among the rows in scope.
+# rule of its table, or they are ids or addresses, which the view looks up among the rows in scope.
 READS = {
-    "evaluation/ranked_search.py": {"match_text", "_rank", "_bm25_in_scope"},
+    "evaluation/ranked_search.py": {"match_text", "_scores", "_bm25", "_bm25_in_scope"},
     "evaluation/storage_reads.py": {"read_found", "rows_by_id", "scan_cost", "few_values"},
     "traversal/expand.py": {"follow_by_index"},
-    "views/entity_view.py": {"plain_columns", "addresses", "__init__", "_in_scope"}
+    "views/entity_view.py": {"plain_columns", "addresses", "by_row_id", "__init__", "_in_scope"}
     | {"load_column", "addresses_at"},
 }
 

@@ -10,11 +10,11 @@ from omnigraph.ir import expressions as ex
 from omnigraph.ir import reads
 from omnigraph.ir.walk import inner_patterns, map_patterns, variables_in, walk
 from omnigraph.plan.physical import (
+    Best,
     DistinctOn,
     Find,
     Follow,
     Keep,
-    Nearest,
     Weigh,
     WeighBetween,
     with_input,
@@ -45,7 +45,7 @@ def used_by(op: Any) -> frozenset[int]:
             return variables_in(expressions_of(op)).union(*inside)
         case reads.Search():
             return frozenset({op.variable.id}) | variables_in([op.query])
-        case Nearest(_, search):
+        case Best(_, search):
             return used_by(search)
         case DistinctOn(_, variables) | Keep(_, variables):
             return variables

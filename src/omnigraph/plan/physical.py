@@ -56,8 +56,8 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
-    """A `nearest` of which only the best rows are wanted, so that an index can answer it."""
+class Best:
+    """A ranking of which only the best rows are wanted, so that an index can answer it."""
 
     input: PhysicalOp
     search: Search
@@ -111,7 +111,7 @@ class Point:
     input: PhysicalOp
 
 
-PhysicalOp = ReadOp | Find | Follow | Nearest | Keep | Weigh | WeighBetween | DistinctOn | Point
+PhysicalOp = ReadOp | Find | Follow | Best | Keep | Weigh | WeighBetween | DistinctOn | Point
 
 
 def with_input(op: Any, new: PhysicalOp) -> Any:

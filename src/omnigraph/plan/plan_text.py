@@ -12,12 +12,12 @@ from omnigraph.ir.ir_text import expression_text, operator_text, variable_text
 from omnigraph.ir.walk import inner_patterns
 from omnigraph.plan.estimates import Statistics, estimate_rows, rows_reached
 from omnigraph.plan.physical import (
+    Best,
     DistinctOn,
     Find,
     Follow,
     Keep,
     LookUp,
-    Nearest,
     PhysicalOp,
     Point,
     Weigh,
@@ -207,7 +207,7 @@ def _line(op: Any, name: str) -> str:
             return f"LookUp {_typed(variable)} by {wanted}{_where(where)}"
         case Follow(_, expand, on_edge, on_target):
             return operator_text(expand) + _where((*on_edge, *on_target))
-        case Nearest(_, search):
+        case Best(_, search):
             return f"{operator_text(search)} (the index may answer)"
         case Weigh(_, expand):
             return f"Count {operator_text(expand)} (edges are counted, not followed)"

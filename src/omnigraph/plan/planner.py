@@ -18,15 +18,15 @@ from omnigraph.plan.between_rule import count_between
 from omnigraph.plan.choose_order import choose_order
 from omnigraph.plan.estimates import Statistics
 from omnigraph.plan.filter_rules import filter_in_expand, filter_in_scan, push_filters
-from omnigraph.plan.physical import Find, Follow, Keep, Nearest, PhysicalOp, with_input
+from omnigraph.plan.physical import Best, Find, Follow, Keep, PhysicalOp, with_input
 from omnigraph.plan.point_rule import point_first
 from omnigraph.plan.read_cold import read_cold
 
 _STARTS_A_ROW = (reads.Project, reads.Aggregate)
 
 
-def nearest_first(op: Any) -> Any:
-    """Rule: the vector index answers a ranking of one type of which only the best rows are wanted.
+def best_first(op: Any) -> Any:
+    """Rule: an index answers a ranking of one type of which only the best rows are wanted.
 
     Every entity is in the rows at most once and no other variable is bound, so the best `limit`
     entities of the index are the best `limit` rows. Filters of the scan are applied before; the
@@ -37,14 +37,19 @@ def nearest_first(op: Any) -> Any:
             return op
         case reads.Limit(
             reads.OrderBy(
-                reads.Search(inner, function="nearest", keep_unmatched=False) as search,
-                (reads.SortKey(ScoreRef(slot), descending=False),),
+                reads.Search(inner, keep_unmatched=False) as search,
+                (reads.SortKey(ScoreRef(slot), descending=descending),),
             ) as order,
             count,
-        ) if slot == search.slot and count is not None and _one_type(inner):
-            return with_input(op, with_input(order, Nearest(inner, search)))
+        ) if (
+            slot == search.slot
+            and count is not None
+            and descending is (search.function == "bm25")
+            and _one_type(inner)
+        ):
+            return with_input(op, with_input(order, Best(inner, search)))
         case _:
-            return with_input(op, nearest_first(op.input))
+            return with_input(op, best_first(op.input))
 
 
 def _one_type(op: Any) -> bool:
@@ -90,7 +95,7 @@ RULES: tuple[Rule, ...] = (
     Rule("choose_order", choose_order),
     Rule("filter_in_scan", filter_in_scan),
     Rule("filter_in_expand", lambda op, _: filter_in_expand(op)),
-    Rule("nearest_first", lambda op, _: nearest_first(op)),
+    Rule("best_first", lambda op, _: best_first(op)),
     Rule("count_between", count_between),
     Rule("count_instead_of_follow", lambda op, _: count_instead_of_follow(op)),
     Rule("distinct_early", lambda op, _: distinct_early(op)),

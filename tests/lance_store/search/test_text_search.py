@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.lance_store.objects.storage_location import parse_location
-from omnigraph.lance_store.search.text_search import bm25, text_matches
+from omnigraph.lance_store.search.text_search import TextScores, bm25, text_matches
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.values.indexes import IndexKind, IndexSpec
 from omnigraph.values.text_terms import default_edits, terms, within_edits
@@ -95,30 +95,88 @@ def test_predicates_match_the_same_rows_whatever_is_indexed(stages: list[Any]) -
     assert found_some > 100
 
 
-def test_bm25_ranks_exactly_the_rows_that_search_finds(stages: list[Any]) -> None:
+Ranked = list[tuple[float, Any]]
+"""(score negated, name), from best to worst; equal scores in the order of names."""
+
+
+def ranked(found: TextScores) -> Ranked:
+    return sorted(zip((-found.scores).tolist(), found.names.to_pylist(), strict=True))
+
+
+def with_ties(ranking: Ranked, limit: int) -> Ranked:
+    if limit == 0:
+        return []
+    return [r for r in ranking if r[0] <= ranking[min(limit, len(ranking)) - 1][0]]
+
+
+def ways(dataset: Any) -> list[tuple[dict[str, Any], dict[Any, str]]]:
+    """Arguments for every way to name rows, each with the id of every name."""
+    rows = dataset.scanner(columns=["id"], with_row_id=True, with_row_address=True).to_table()
+    found: list[tuple[dict[str, Any], dict[Any, str]]] = []
+    for name, argument in (("id", None), ("_rowid", "live"), ("_rowaddr", "candidates")):
+        names = rows[name].to_pylist()
+        given = {argument: np.sort(rows[name].to_numpy())} if argument else {}
+        found.append((given, dict(zip(names, rows["id"].to_pylist(), strict=True))))
+    return found
+
+
+def by_id(found: TextScores, ids: dict[Any, str]) -> Ranked:
+    return sorted((score, ids[name]) for score, name in ranked(found))
+
+
+def test_bm25_scores_exactly_the_rows_that_search_finds(stages: list[Any]) -> None:
     for dataset in stages:
         for query in ("a", "b 1 ß", "zzzz", "", "京"):
             hits = text_matches(dataset, "text", "search", query)
-            ranked = bm25(dataset, "text", query)
-            assert sorted(ranked.ids.to_pylist()) == sorted(hits.ids.to_pylist())
-            keys = list(zip(-ranked.scores, ranked.ids.to_pylist(), strict=True))
-            assert keys == sorted(keys)
-            assert (ranked.scores > 0).all()
-            for limit in (0, 1, 3, 10_000):
-                top = bm25(dataset, "text", query, limit)
-                assert top.ids.to_pylist() == ranked.ids.to_pylist()[:limit]
-                assert top.scores.tolist() == ranked.scores.tolist()[:limit]
+            everything = ranked(bm25(dataset, "text", query))
+            assert sorted(name for _, name in everything) == sorted(hits.ids.to_pylist())
+            assert all(score < 0 for score, _ in everything)
+            for given, ids in ways(dataset):
+                for limit in (0, 1, 3, 10_000):
+                    top = bm25(dataset, "text", query, limit, **given)
+                    assert by_id(top, ids) == with_ties(everything, limit), (query, limit)
 
 
-def test_bm25_filters_before_it_ranks(stages: list[Any]) -> None:
+def test_bm25_filters_before_it_cuts(stages: list[Any]) -> None:
     for dataset in stages:
-        ranked = bm25(dataset, "text", "a b")
-        candidates = ranked.rows[::7]
-        narrowed = bm25(dataset, "text", "a b", 5, candidates)
-        keep = np.isin(ranked.rows, candidates)
-        assert narrowed.rows.tolist() == ranked.rows[keep][:5].tolist()
-        assert narrowed.scores.tolist() == ranked.scores[keep][:5].tolist()
-        assert len(bm25(dataset, "text", "a", 5, candidates[:0]).rows) == 0
+        rows = dataset.scanner(columns=["id"], with_row_address=True).to_table()
+        addresses = dict(zip(rows["id"].to_pylist(), rows["_rowaddr"].to_pylist(), strict=True))
+        everything = ranked(bm25(dataset, "text", "a b"))
+        some = sorted((score, addresses[name]) for score, name in everything[::7])
+        candidates = np.array([row for _, row in some], np.uint64)
+        assert ranked(bm25(dataset, "text", "a b", 5, candidates)) == with_ties(some, 5)
+        assert len(bm25(dataset, "text", "a", 5, candidates[:0]).names) == 0
+
+
+def test_bm25_gives_every_row_that_ties_with_the_last_one(tmp_path: Path) -> None:
+    """Thousands of equal scores, in several segments, with deleted and with uncovered rows."""
+    chance = random.Random(9)
+    uri, parts, words = str(tmp_path / "t"), 4, ["rare", *["often"] * 3, "x", "y"]
+    for part in range(parts):
+        ids = [f"d{chance.getrandbits(60):015x}" for _ in range(1500)]
+        texts = [" ".join(chance.choices(words, k=3)) for _ in ids]
+        mode = "create" if part == 0 else "append"
+        dataset = lance.write_dataset(table(ids, texts), uri, mode=mode, enable_stable_row_ids=True)
+        if part < parts - 1:
+            dataset = indexed(tmp_path, dataset)
+    dataset.delete("id < 'd8'")
+    compacted = lance.dataset(uri)
+    compacted.optimize.compact_files()
+    assert all(f.metadata.deletion_file is None for f in compacted.get_fragments())
+    ties = 0
+    for stage in (dataset, compacted):
+        texts_of = stage.to_table(columns=["id", "text"]).to_pylist()
+        for query in ("rare", "often", "rare x", "often y", "x y rare often"):
+            everything = ranked(bm25(stage, "text", query))
+            expected = {r["id"] for r in texts_of if accepts(r["text"], "search", query, None)}
+            assert {name for _, name in everything} == expected
+            for given, known in ways(stage):
+                for limit in (1, 2, 10, 100, 1000, 4000):
+                    top = with_ties(everything, limit)
+                    ties += len(top) > limit
+                    found = bm25(stage, "text", query, limit, **given)
+                    assert by_id(found, known) == top, (query, list(given), limit)
+    assert ties > 50
 
 
 def test_updated_and_deleted_rows_are_not_found_by_their_old_text(tmp_path: Path) -> None:
@@ -135,4 +193,4 @@ def test_updated_and_deleted_rows_are_not_found_by_their_old_text(tmp_path: Path
 def test_an_empty_table_has_no_hits(tmp_path: Path) -> None:
     dataset = lance.write_dataset(table([], []), str(tmp_path / "t"))
     assert len(text_matches(dataset, "text", "search", "x").rows) == 0
-    assert len(bm25(dataset, "text", "x", 3).rows) == 0
+    assert len(bm25(dataset, "text", "x", 3).names) == 0

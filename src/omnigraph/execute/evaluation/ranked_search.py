@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.execute.topology.id_changes import MISSING
+from omnigraph.execute.topology.id_changes import MISSING, Positions
 from omnigraph.execute.topology.scoped_states import ScopedContent
 from omnigraph.execute.views.entity_view import EntityView, PartialView, TableView
 from omnigraph.execute.views.frame import Binding, Frame
 from omnigraph.ir.reads import Fuse, Search
-from omnigraph.lance_store.search.text_search import Ranking, bm25, text_matches
+from omnigraph.lance_store.search.text_search import bm25, text_matches
 from omnigraph.lance_store.search.vector_search import exact_nearest, nearest
 from omnigraph.values.text_match import bm25_scores, text_mask, text_query
 
@@ -55,17 +55,18 @@ def score_frame(op: Search, frame: Frame, query: Any, wanted: int | None) -> Fra
     an approximate index can answer.
     """
     binding = frame.bindings[op.variable.id]
-    by_position = np.full(binding.view.count + 1, np.nan)
-    if query is not None:
-        for table, offset in _tables(binding.view):
-            here = _candidates(binding, table, offset)
-            ranking = _rank(op, table, query, wanted, here)
-            ranked = table.find(ranking.ids)
-            known = ranked != MISSING
-            by_position[ranked[known] + offset] = ranking.scores[known]
-    scores = np.where(binding.positions == MISSING, np.nan, by_position[binding.positions])
-    scored = replace(frame, scores={**frame.scores, op.slot: scores})
-    return scored if op.keep_unmatched else scored.keep(~np.isnan(scores))
+    view = binding.view
+    found, scores = _found(op, binding, query, wanted)
+    if binding.positions is view.all_positions and not op.keep_unmatched:
+        # The number of a row is its position, so only the rows that were found are looked at.
+        order = np.argsort(found)
+        rows = frame.take(found[order].astype(np.int64), ordered=True)
+        return replace(rows, scores={**rows.scores, op.slot: scores[order]})
+    by_position = np.full(view.count + 1, np.nan)
+    by_position[found] = scores
+    by_row = np.where(binding.positions == MISSING, np.nan, by_position[binding.positions])
+    scored = replace(frame, scores={**frame.scores, op.slot: by_row})
+    return scored if op.keep_unmatched else scored.keep(~np.isnan(by_row))
 
 
 def fuse_frame(op: Fuse, frame: Frame, searches: Sequence[Search], k: int) -> Frame:
@@ -83,33 +84,72 @@ def fuse_frame(op: Fuse, frame: Frame, searches: Sequence[Search], k: int) -> Fr
     return fused if op.keep_unmatched else fused.keep(ranked)
 
 
+def _found(
+    op: Search, binding: Binding, query: Any, wanted: int | None
+) -> tuple[Positions, npt.NDArray[np.float64]]:
+    """(distinct positions, their scores), in no order."""
+    positions, scores = [np.empty(0, np.int32)], [np.empty(0)]
+    for table, offset in _tables(binding.view) if query is not None else ():
+        here = _candidates(binding, table, offset)
+        found, scored = _scores(op, table, query, wanted, here)
+        known = found != MISSING
+        positions.append(found[known] + np.int32(offset))
+        scores.append(scored[known])
+    return np.concatenate(positions), np.concatenate(scores)
+
+
 def _candidates(binding: Binding, table: TableView, offset: int) -> npt.NDArray[np.uint64] | None:
     """The addresses of the rows of a table that are in the frame; None for all rows."""
+    is_whole = table.rule is None and not isinstance(table, PartialView)
+    if binding.positions is binding.view.all_positions:
+        return None if is_whole else table.addresses
     present = np.zeros(table.count, bool)
     local = binding.positions[binding.positions != MISSING] - offset
     present[local[(local >= 0) & (local < table.count)]] = True
-    is_whole = table.rule is None and not isinstance(table, PartialView)
-    everything = is_whole and present.all()
-    return None if everything else table.addresses[present]
+    return None if is_whole and present.all() else table.addresses[present]
 
 
-def _rank(
+def _scores(
     op: Search,
     table: TableView,
     query: Any,
     wanted: int | None,
     candidates: npt.NDArray[np.uint64] | None,
-) -> Ranking:
+) -> tuple[Positions, npt.NDArray[np.float64]]:
+    """(positions in the table, their scores)."""
     if op.function == "bm25":
         if table.rule is not None:
             return _bm25_in_scope(table, op.property, query)
-        return bm25(table.dataset, op.property, query, None, candidates)
-    if wanted is not None:
-        return nearest(table.dataset, op.property, query, wanted, candidates, table.vectors)
-    return exact_nearest(table.dataset, op.property, query, None, candidates, table.vectors)
+        return _bm25(table, op.property, query, wanted, candidates)
+    if wanted is None:
+        ranking = exact_nearest(table.dataset, op.property, query, None, candidates, table.vectors)
+    else:
+        ranking = nearest(table.dataset, op.property, query, wanted, candidates, table.vectors)
+    return table.find(ranking.ids), ranking.scores
 
 
-def _bm25_in_scope(table: TableView, column: str, query: str) -> Ranking:
+def _bm25(
+    table: TableView,
+    column: str,
+    query: str,
+    wanted: int | None,
+    candidates: npt.NDArray[np.uint64] | None,
+) -> tuple[Positions, npt.NDArray[np.float64]]:
+    if candidates is not None:
+        named = bm25(table.dataset, column, query, wanted, candidates)
+        return table.find_at(named.names.to_numpy()), named.scores
+    # Names of all rows in memory are worth their time only if the same version is searched again.
+    table.searches += 1
+    if table.searches == 1:
+        named = bm25(table.dataset, column, query, wanted)
+        return table.find(named.names), named.scores
+    named = bm25(table.dataset, column, query, wanted, live=table.by_row_id.row_ids)
+    return table.find_numbered(named.names.to_numpy()), named.scores
+
+
+def _bm25_in_scope(
+    table: TableView, column: str, query: str
+) -> tuple[Positions, npt.NDArray[np.float64]]:
     """BM25 with the rows in scope as the corpus, because the corpus of the index is all rows.
 
     So a score does not tell how many hidden rows have a term.
@@ -121,7 +161,9 @@ def _bm25_in_scope(table: TableView, column: str, query: str) -> Ranking:
     found = found[found != MISSING]
     texts = whole.column(column).take(pa.array(found))
     scores = bm25_scores(texts, query, content.corpus(column))
-    return Ranking(whole.addresses[found], whole.ids.take(pa.array(found)), scores)
+    if whole is table:
+        return found, scores
+    return table.find(whole.ids.take(pa.array(found))), scores
 
 
 def _ranks(search: Search, frame: Frame) -> npt.NDArray[np.int64]:

@@ -18,7 +18,7 @@ from omnigraph.execute.operators.beyond_memory import can_be_counted, can_be_gro
 from omnigraph.execute.operators.operator_binding import Binder, Operator, QueryRun
 from omnigraph.execute.views.frame import Frame
 from omnigraph.ir import reads
-from omnigraph.plan.physical import Nearest
+from omnigraph.plan.physical import Best
 from omnigraph.values.scalars import VectorType
 
 
@@ -101,10 +101,10 @@ def _first_of(
 ) -> Callable[[QueryRun, Frame, int | None], Frame]:
     """Sorts only as many rows as the limit needs. A ranking asks its index for no more."""
     pattern: Any = order.input
-    ranked = isinstance(pattern, Nearest)
+    ranked = isinstance(pattern, Best)
     below = binder.bind(pattern.input if ranked else pattern)
 
-    def nearest_of(run: QueryRun, start: Frame, wanted: int | None) -> Frame:
+    def best_of(run: QueryRun, start: Frame, wanted: int | None) -> Frame:
         sought = _sought(binder, run, pattern.search)
         rows = score_frame(pattern.search, below(run, start), sought, wanted)
         return sort_frame(order, rows, run.evaluator, wanted)
@@ -117,7 +117,7 @@ def _first_of(
             return parts.sorted(order) if wanted is None else parts.first_of(order, wanted)
         return sort_frame(order, rows, run.evaluator, wanted)
 
-    return nearest_of if ranked else first_of
+    return best_of if ranked else first_of
 
 
 def _bounds(evaluator: Evaluator, count: Any, offset: Any) -> tuple[int | None, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,8 @@ from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.scoped_states import RowRule, ScopedContent
 from omnigraph.execute.topology.table_content import Addresses, ColumnCodes, TableContent, one_chunk
 from omnigraph.lance_store.reads.indexes import Uncovered
-from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
+from omnigraph.lance_store.reads.scan import read_row_ids
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.store import Dataset
 
@@ -67,6 +68,17 @@ class EntityView(Protocol):
         """The index in `types` of each position."""
 
 
+class RowIdOrder(NamedTuple):
+    """All rows of a dataset, ascending by `_rowid`, and their positions."""
+
+    row_ids: npt.NDArray[np.uint64]
+    positions: Positions
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.row_ids.nbytes + self.positions.nbytes)
+
+
 class TableView(Held):
     """One table at one version, without rows and columns that are out of scope.
 
@@ -92,6 +104,8 @@ class TableView(Held):
         self.ranks = None
         self.uncovered: dict[str, Uncovered] = {}
         """Column -> what its index does not have."""
+        self.searches = 0
+        """How many rankings of texts were asked for."""
 
     @property
     def is_built(self) -> bool:
@@ -100,7 +114,8 @@ class TableView(Held):
 
     @property
     def own_bytes(self) -> int:
-        made = (self.__dict__.get(name) for name in ("addresses", "all_positions"))
+        names = ("addresses", "all_positions", "by_address", "by_row_id")
+        made = (self.__dict__.get(name) for name in names)
         return _EMPTY_BYTES + sum(int(array.nbytes) for array in made if array is not None)
 
     @property
@@ -109,7 +124,8 @@ class TableView(Held):
 
     def shed(self) -> None:
         # `all_positions` stays, because operators of a running query compare its identity.
-        self.__dict__.pop("addresses", None)
+        for name in ("addresses", "by_address", "by_row_id"):
+            self.__dict__.pop(name, None)
 
     @property
     def tables(self) -> tuple[TableView, ...]:
@@ -150,6 +166,35 @@ class TableView(Held):
     def addresses(self) -> Addresses:
         """The row address of each position: search uses addresses."""
         return self.content.addresses_at(self.dataset)
+
+    @counted
+    def by_address(self) -> npt.NDArray[np.intp]:
+        """Every position, ascending by address."""
+        return np.argsort(self.addresses, kind="stable")
+
+    def find_at(self, addresses: Addresses) -> Positions:
+        """The positions of rows by their addresses, MISSING for a row that is not in the view."""
+        order, stored = self.by_address, self.addresses
+        if len(order) == 0:
+            return np.full(len(addresses), MISSING, np.int32)
+        at = np.searchsorted(stored, addresses, sorter=order)
+        found = order[np.minimum(at, len(order) - 1)].astype(np.int32)
+        found[stored[found] != addresses] = MISSING
+        return found
+
+    @counted
+    def by_row_id(self) -> RowIdOrder:
+        """Rows ascending by `_rowid`, the name that Lance gives to a row of an index."""
+        rows = read_row_ids(self.dataset)
+        numbers = rows.column(ROW_ID).to_numpy()
+        order = np.argsort(numbers, kind="stable")
+        return RowIdOrder(numbers[order], self.find_at(rows.column(ROW_ADDRESS).to_numpy()[order]))
+
+    def find_numbered(self, row_ids: npt.NDArray[np.uint64]) -> Positions:
+        """The positions of rows by their `_rowid`; every one is in `by_row_id`."""
+        order = self.by_row_id
+        found: Positions = order.positions[np.searchsorted(order.row_ids, row_ids)]
+        return found
 
     def codes(self, name: str) -> ColumnCodes:
         """A text column as codes."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -46,8 +47,25 @@ def probed_name(column: str, probes: int) -> str:
     return f"{index_name(column, IndexKind.VECTOR)}_p{probes}"
 
 
+_Found = dict[tuple[str, IndexKind], PresentIndex | None]
+_known: WeakKeyDictionary[Dataset, tuple[int, _Found]] = WeakKeyDictionary()
+
+
 def find_index(dataset: Dataset, column: str, kind: IndexKind) -> PresentIndex | None:
-    """Found by field and kind, because an index keeps its name when its column is renamed."""
+    """Found by field and kind, because an index keeps its name when its column is renamed.
+
+    It is kept for each open version, because a search in a small index is as fast as listing them.
+    """
+    version, found = _known.get(dataset, (None, {}))
+    if version != dataset.version:
+        found = {}
+        _known[dataset] = dataset.version, found
+    if (column, kind) not in found:
+        found[column, kind] = _described(dataset, column, kind)
+    return found[column, kind]
+
+
+def _described(dataset: Dataset, column: str, kind: IndexKind) -> PresentIndex | None:
     suffix = re.compile(rf"_{kind.value}(_p\d+)?$")
     for index in dataset.describe_indices():
         if index.field_names == [column] and suffix.search(index.name):

@@ -78,6 +78,12 @@ def read_row_addresses(dataset: Dataset) -> npt.NDArray[np.uint64]:
     return addresses
 
 
+def read_row_ids(dataset: Dataset) -> pa.Table:
+    """`_rowid` and `_rowaddr` of every row, from metadata, too."""
+    with snapshot_errors("reading row ids"):
+        return dataset.scanner(columns=[], with_row_id=True, with_row_address=True).to_table()
+
+
 ROWS_PER_TASK = 1024 * 1024
 """How many rows a task reads, unless a single fragment has more."""
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from lance.query import FullTextOperator, MatchQuery
 
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.reads.indexes import find_index
-from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.indexes import IndexKind
 from omnigraph.values.text_match import (
@@ -28,12 +27,17 @@ from omnigraph.values.text_match import (
 )
 
 RowAddresses = np.ndarray[Any, np.dtype[np.uint64]]
+RowIds = np.ndarray[Any, np.dtype[np.uint64]]
 
 # By default Lance expands a fuzzy term to at most 50 terms; a predicate must find all of them.
 _ALL_EXPANSIONS = 2**31 - 1
 _LONGEST_FUZZY = 32
+# How many rows more than twice the wanted ones are asked for, because equal scores are frequent. Up
+# to a few hundred rows a search takes about the same time, but reading their ids does not.
+_SPARE_ROWS = 256
+_SPARE_IDS = 16
 _DOTTED = "i\u0307"
-_ID = "id"
+ID = "id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,11 @@ class Hits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """Rows from best to worst; rows of equal score are ordered by id."""
+class TextScores:
+    """Rows that have a term of a query, in no order."""
 
-    rows: RowAddresses
-    ids: pa.Array
+    names: pa.Array
+    """Ids, `_rowid` or `_rowaddr`, as asked for."""
     scores: np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -79,21 +83,50 @@ def bm25(
     query: str,
     limit: int | None = None,
     candidates: RowAddresses | None = None,
-) -> Ranking:
-    """Rows that have any term of the query, the most relevant first; only `candidates` if given."""
+    live: RowIds | None = None,
+) -> TextScores:
+    """Rows that have any term of the query; only `candidates` if given.
+
+    With `limit`, the rows hold the best `limit` ones and all that score as the last of them does.
+    The caller chooses among equal scores, because storage has no order of ids. Rows are named by
+    their address if `candidates` are given, and by `_rowid` if `live` are: the `_rowid` of every
+    row, ascending. Lance knows the `_rowid` of a row that it scored, and reading the id of the row
+    takes longer than scoring it.
+    """
     wanted = text_query("search", query)
+    names = ROW_ADDRESS if candidates is not None else ID if live is None else ROW_ID
     nothing = candidates is not None and len(candidates) == 0
     if not wanted.terms or nothing or limit == 0 or dataset.count_rows() == 0:
-        return _ranking(_no_rows(), np.empty(0), limit)
+        kind = pa.string() if names == ID else pa.uint64()
+        return TextScores(pa.array([], kind), np.empty(0))
+    among = live if candidates is None else np.sort(candidates)
     with snapshot_errors("ranking text"):
         if find_index(dataset, column, IndexKind.FULL_TEXT) is not None:
-            return _indexed_bm25(dataset, column, wanted, limit, candidates)
-        found = dataset.scanner(columns=[_ID, column], with_row_address=True).to_table()
+            return _indexed_bm25(dataset, _any_term(wanted, column), names, limit, among)
+        found = _scan(dataset, names, column).to_table()
     scores = bm25_scores(found.column(column), query)
     keep = ~np.isnan(scores)
-    if candidates is not None:
-        keep &= np.isin(_rows(found), candidates)
-    return _ranking(found.filter(pa.array(keep)), scores[keep], limit)
+    if among is not None:
+        keep &= _is_among(found.column(names), among)
+    return _best(found.column(names).filter(pa.array(keep)), scores[keep], limit)
+
+
+def _scan(dataset: Dataset, names: str, column: str, **search: Any) -> Any:
+    """A scanner of one column with the names of the rows."""
+    return dataset.scanner(
+        columns=[ID, column] if names == ID else [column],
+        with_row_id=names == ROW_ID,
+        with_row_address=names == ROW_ADDRESS,
+        **search,
+    )
+
+
+def _is_among(names: pa.ChunkedArray, among: RowIds) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether each name is in an ascending array, which is not empty."""
+    numbers = names.to_numpy()
+    at = np.minimum(np.searchsorted(among, numbers), len(among) - 1)
+    found: np.ndarray[Any, np.dtype[np.bool_]] = among[at] == numbers
+    return found
 
 
 def _needs_a_scan(query: TextQuery) -> bool:
@@ -132,11 +165,11 @@ def _indexed_matches(dataset: Dataset, column: str, query: TextQuery) -> pa.Tabl
 def _scanned_matches(
     dataset: Dataset, column: str, query: TextQuery, fragments: list[Any] | None
 ) -> pa.Table:
-    scanner = dataset.scanner(columns=[_ID, column], with_row_address=True, fragments=fragments)
+    scanner = dataset.scanner(columns=[ID, column], with_row_address=True, fragments=fragments)
     parts = [
         pa.Table.from_batches([batch])
         .filter(text_mask(batch.column(column), query))
-        .select([_ID, ROW_ADDRESS])
+        .select([ID, ROW_ADDRESS])
         for batch in scanner.to_batches()
     ]
     return pa.concat_tables(parts) if parts else _no_rows()
@@ -144,40 +177,40 @@ def _scanned_matches(
 
 def _covered(dataset: Dataset, query: MatchQuery) -> pa.Table:
     found = dataset.scanner(
-        full_text_query=query, columns=[_ID, "_score"], with_row_address=True, fast_search=True
+        full_text_query=query, columns=[ID, "_score"], with_row_address=True, fast_search=True
     ).to_table()
-    return found.select([_ID, ROW_ADDRESS])
+    return found.select([ID, ROW_ADDRESS])
 
 
 def _indexed_bm25(
-    dataset: Dataset,
-    column: str,
-    query: TextQuery,
-    limit: int | None,
-    candidates: RowAddresses | None,
-) -> Ranking:
-    """Ask Lance for more rows until `limit` rows surely score higher than all rows cut off."""
-    share = 1.0 if candidates is None else len(candidates) / dataset.count_rows()
-    asked = None if limit is None else int(2 * limit / share) + 16
+    dataset: Dataset, query: MatchQuery, names: str, limit: int | None, among: RowIds | None
+) -> TextScores:
+    """Ask Lance for more rows until `limit` rows surely score higher than all rows cut off.
+
+    After a compaction the index still has rows that were deleted before it. Lance counts them
+    among the rows asked for. It drops them when it looks up the address or the id of a row, so
+    that fewer rows than asked for do not say that there are no more. A `_rowid` it gives as the
+    index has it; such rows are not `among` the live ones, because a changed row gets a new one.
+    """
+    share = 1.0 if among is None else len(among) / dataset.count_rows()
+    spare = _SPARE_IDS if names == ID else _SPARE_ROWS
+    asked = None if limit is None else int(2 * limit / share) + spare
     while True:
-        found = _lance_search(dataset, _any_term(query, column), asked)
-        complete = asked is None or found.num_rows < asked
+        search = {"full_text_query": query, "limit": asked}
+        found = _scan(dataset, names, "_score", **search).to_table()
         scores = found.column("_score").to_numpy().astype(np.float64)
         floor = scores.min() if len(scores) else 0.0
-        if candidates is not None:
-            keep = np.isin(_rows(found), candidates)
-            found, scores = found.filter(pa.array(keep)), scores[keep]
+        short = asked is not None and found.num_rows < asked
+        named = found.column(names)
+        if among is not None:
+            keep = _is_among(named, among)
+            named, scores = named.filter(pa.array(keep)), scores[keep]
+        complete = asked is None or (short and names == ROW_ID)
         # Rows that were cut off score at most `floor`.
         if complete or limit is None or np.count_nonzero(scores > floor) >= limit:
-            return _ranking(found, scores, limit)
+            return _best(named, scores, limit)
         assert asked is not None
-        asked = asked * 8 if asked * 8 < dataset.count_rows() else None
-
-
-def _lance_search(dataset: Dataset, query: MatchQuery, limit: int | None) -> pa.Table:
-    return dataset.scanner(
-        full_text_query=query, columns=[_ID, "_score"], with_row_address=True, limit=limit
-    ).to_table()
+        asked = None if short or asked * 8 >= dataset.count_rows() else asked * 8
 
 
 def _any_term(query: TextQuery, column: str) -> MatchQuery:
@@ -194,30 +227,18 @@ def _spelling(terms: tuple[str, ...]) -> str:
 
 def _hits(table: pa.Table) -> Hits:
     rows, first = np.unique(_rows(table), return_index=True)
-    ids = table.column(_ID).combine_chunks()
+    ids = table.column(ID).combine_chunks()
     return Hits(rows, ids.take(pa.array(first)))
 
 
-def _ranking(
-    table: pa.Table, scores: np.ndarray[Any, np.dtype[np.float64]], limit: int | None
-) -> Ranking:
-    ids = table.column(_ID).combine_chunks()
-    order = best_first(-scores, ids, limit)
-    return Ranking(_rows(table)[order], ids.take(pa.array(order)), scores[order])
-
-
-def best_first(
-    keys: np.ndarray[Any, np.dtype[np.float64]], ids: pa.Array, limit: int | None
-) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The first `limit` positions in ascending order of (key, id)."""
-    positions = np.arange(len(keys))
-    if limit is not None and limit < len(keys):
-        bar = np.partition(keys, limit - 1)[limit - 1]
-        positions = np.flatnonzero(keys <= bar)
-    table = pa.table({"key": keys[positions], "id": ids.take(pa.array(positions))})
-    order = pc.sort_indices(table, sort_keys=[("key", "ascending"), ("id", "ascending")])
-    result: np.ndarray[Any, np.dtype[np.int64]] = positions[order.to_numpy()[:limit]]
-    return result
+def _best(
+    names: pa.ChunkedArray, scores: np.ndarray[Any, np.dtype[np.float64]], limit: int | None
+) -> TextScores:
+    """The best `limit` rows with all that score as the last of them does."""
+    if limit is not None and limit < len(scores):
+        keep = scores >= np.partition(scores, -limit)[-limit]
+        names, scores = names.filter(pa.array(keep)), scores[keep]
+    return TextScores(names.combine_chunks(), scores)
 
 
 def _rows(table: pa.Table) -> RowAddresses:
@@ -226,5 +247,5 @@ def _rows(table: pa.Table) -> RowAddresses:
 
 
 def _no_rows() -> pa.Table:
-    fields = [pa.field(_ID, pa.string()), pa.field(ROW_ADDRESS, pa.uint64())]
+    fields = [pa.field(ID, pa.string()), pa.field(ROW_ADDRESS, pa.uint64())]
     return pa.schema(fields).empty_table()

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.reads.indexes import find_index
-from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
-from omnigraph.lance_store.search.text_search import Ranking, RowAddresses, best_first
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, distinct_sorted
+from omnigraph.lance_store.search.text_search import RowAddresses
 from omnigraph.lance_store.search.vector_columns import VectorBlock, VectorColumns, block_of
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.indexes import IndexKind
@@ -42,6 +44,15 @@ _SAMPLES = 64
 _K = 10
 # The measured recall has an error, so the target is set this share closer to 1.
 _HEADROOM = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows from best to worst; rows of equal distance are ordered by id."""
+
+    rows: RowAddresses
+    ids: pa.Array
+    scores: np.ndarray[Any, np.dtype[np.float64]]
 
 
 def nearest(
@@ -203,7 +214,7 @@ def _rank(
     blocks: Iterable[VectorBlock], candidates: RowAddresses | None, query: Vector, k: int
 ) -> Ranking:
     unit = query / np.linalg.norm(query)
-    wanted = None if candidates is None else np.unique(np.asarray(candidates, dtype=np.uint64))
+    wanted = None if candidates is None else distinct_sorted(candidates)
     rows, ids, scores = [], [], []
     for block in blocks:
         keep, rough = _similarities(block, wanted, unit)
@@ -216,8 +227,22 @@ def _rank(
     if not rows:
         return _no_ranking()
     all_ids, all_scores = pa.concat_arrays(ids), np.concatenate(scores)
-    order = best_first(all_scores, all_ids, k)
+    order = _best_first(all_scores, all_ids, k)
     return Ranking(np.concatenate(rows)[order], all_ids.take(pa.array(order)), all_scores[order])
+
+
+def _best_first(
+    keys: np.ndarray[Any, np.dtype[np.float64]], ids: pa.Array, limit: int
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first `limit` positions in ascending order of (key, id)."""
+    positions = np.arange(len(keys))
+    if limit < len(keys):
+        bar = np.partition(keys, limit - 1)[limit - 1]
+        positions = np.flatnonzero(keys <= bar)
+    table = pa.table({"key": keys[positions], "id": ids.take(pa.array(positions))})
+    order = pc.sort_indices(table, sort_keys=[("key", "ascending"), ("id", "ascending")])
+    result: np.ndarray[Any, np.dtype[np.int64]] = positions[order.to_numpy()[:limit]]
+    return result
 
 
 def _similarities(
