@@ -11,6 +11,8 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.values.text_order import text_order
+
 _RUN_IDS = 1_000_000
 CHUNK_IDS = 64 * 1024
 
@@ -116,5 +118,8 @@ def _position_after(run: pa.Array, value: str) -> int:
 def _sorted_distinct(ids: pa.Array) -> pa.Array:
     if pc.all(pc.less(ids[:-1], ids[1:])).as_py() is not False:
         return ids  # loads and merges list ids in order
-    distinct = pc.unique(ids)
-    return distinct.take(pc.sort_indices(distinct))
+    ordered = ids.take(pa.array(text_order(ids)))
+    new = pc.not_equal(ordered[1:], ordered[:-1])
+    if pc.all(new).as_py():
+        return ordered
+    return ordered.filter(pa.concat_arrays([pa.array([True]), new]))
