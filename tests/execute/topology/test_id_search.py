@@ -38,6 +38,14 @@ def test_a_dense_table_is_used() -> None:
     assert found.tolist() == expected
 
 
+def test_a_leading_zero_is_another_id_of_the_largest_numbers_too() -> None:
+    known = sorted(str(n) for n in range(2**63 - 20, 2**63))
+    wanted = [known[-1], f"0{known[-1]}", f"00{known[0]}"]
+    found = find_integers(pa.array(wanted), pa.array(known))
+    assert found is not None
+    assert found.tolist() == [19, -1, -1]
+
+
 def test_hexadecimal_ids_are_texts_too() -> None:
     spelled = sorted(f"0x{n:X}" for n in range(0xFFFF00, 0xFFFFFF))
     decimal = sorted(str(n) for n in range(0xFFFF00, 0xFFFFFF))

@@ -17,7 +17,6 @@ from omnigraph.execute.topology import kernels
 from omnigraph.execute.topology.neighbours import (
     StoredNeighbours,
     count_common,
-    count_ends,
     group,
     turned,
 )
@@ -90,22 +89,6 @@ def entries_of(near: StoredNeighbours) -> list[tuple[int, int, int]]:
     assert near.nodes.dtype == near.edges.dtype == np.int32
     rows, nodes, edges = near.follow(np.arange(NODES, dtype=np.int32))
     return list(zip(rows.tolist(), nodes.tolist(), edges.tolist(), strict=True))
-
-
-@pytest.mark.parametrize("edges", [0, 1, 30, 2000])
-def test_ends_are_counted(edges: int) -> None:
-    chance = np.random.default_rng(edges)
-    sources = chance.integers(0, NODES, edges).astype(np.int32)
-    targets = chance.integers(0, 20, edges).astype(np.int32)
-    pairs = set(zip(sources.tolist(), targets.tolist(), strict=True))
-    found = count_ends(sources, targets, (NODES, 20))
-    expected = [
-        [sources.tolist().count(n) for n in range(NODES)],
-        [targets.tolist().count(n) for n in range(20)],
-        [sum(s == n for s, _ in pairs) for n in range(NODES)],
-        [sum(t == n for _, t in pairs) for n in range(20)],
-    ]
-    assert [counts.tolist() for counts in found] == expected
 
 
 @pytest.mark.parametrize("many", [0, 1, 20, 400])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,8 +16,9 @@ import pyarrow as pa
 
 from omnigraph.errors import SnapshotReclaimed, StorageFailure
 from omnigraph.execute.topology import kernels
-from omnigraph.execute.topology.builds import build_step, building, current_build
+from omnigraph.execute.topology.builds import build_step
 from omnigraph.execute.topology.cache_files import StoredTopology
+from omnigraph.execute.topology.edge_ends import count_ends
 from omnigraph.execute.topology.id_changes import (
     MISSING,
     IdChanges,
@@ -35,7 +35,6 @@ from omnigraph.execute.topology.neighbours import (
     Neighbours,
     PatchedNeighbours,
     StoredNeighbours,
-    count_ends,
     group,
     turned,
 )
@@ -45,8 +44,6 @@ OUT, INTO = "out", "into"
 
 # The bytes of the objects of an adjacency before a direction is built.
 _EMPTY_BYTES = 1_000
-# For fewer edges starting a thread costs more than it saves.
-_WORTH_THREADS = 50_000
 # The bytes of an edge while its ends are read, found and sorted.
 _BUILT_EDGE_BYTES = 80
 # Mapping a file of neighbours and checking it, against building them.
@@ -194,14 +191,17 @@ class StoredAdjacency(Adjacency):
         """(edges, pairs of ends) of every node by direction. Counting needs no order of entries."""
         for direction, near in self.made.items():
             return self._counts_of(direction, near), self._counts_of(direction, near.pairs)
-        sources, targets = self._find_ends(ordered=False)
-        whole = (sources != MISSING) & (targets != MISSING)
+        edges, sources, targets = self.contents
+        source, target = edges.unordered_ends(sources, targets)
+        whole = (source != MISSING) & (target != MISSING)
         if not whole.all():
-            sources, targets = sources[whole], targets[whole]
-        sizes = (self.contents.sources.count, self.contents.targets.count)
+            source, target = source[whole], target[whole]
         build_step()
-        edges_out, edges_into, pairs_out, pairs_into = count_ends(sources, targets, sizes)
-        return {OUT: edges_out, INTO: edges_into}, {OUT: pairs_out, INTO: pairs_into}
+        found = count_ends(source, target, (sources.count, targets.count))
+        return (
+            {OUT: found.edges_out, INTO: found.edges_into},
+            {OUT: found.pairs_out, INTO: found.pairs_into},
+        )
 
     def _counts_of(self, direction: str, near: Neighbours) -> dict[str, Counts]:
         """Both directions from one of them."""
@@ -271,33 +271,14 @@ class StoredAdjacency(Adjacency):
 
     def _ends(self) -> tuple[Ints, Ints, Ints]:
         """(source, target, edge) positions of the edges that have both ends."""
-        source, target = self._find_ends()
-        edges = np.arange(len(source), dtype=np.int32)
-        whole = (source != MISSING) & (target != MISSING)
-        if whole.all():
-            return source, target, edges
-        return source[whole], target[whole], edges[whole]
-
-    def _find_ends(self, *, ordered: bool = True) -> tuple[Positions, Positions]:
         edges, sources, targets = self.contents
         kernels.expect_build(edges.count)
-        stopped = current_build()
-
-        def find(end: tuple[TableContent, str]) -> Positions:
-            nodes, column = end
-            with building(stopped):
-                if ordered:
-                    return edges.ends_among(column, nodes)
-                return edges.unordered_ends(column, nodes)
-
-        ends = ((sources, "src"), (targets, "dst"))
-        if edges.count < _WORTH_THREADS:
-            first, second = map(find, ends)
-        else:
-            # Arrow and Lance release the interpreter lock: two take little longer than one.
-            with ThreadPoolExecutor(2) as threads:
-                first, second = threads.map(find, ends)
-        return first, second
+        source, target = edges.ends_among(sources, targets)
+        every = np.arange(len(source), dtype=np.int32)
+        whole = (source != MISSING) & (target != MISSING)
+        if whole.all():
+            return source, target, every
+        return source[whole], target[whole], every[whole]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,12 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TypeVar
 
 from omnigraph.values.bounded_cache import BoundedCache
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 logger = logging.getLogger(__name__)
 
@@ -121,9 +125,20 @@ def building(stopped: threading.Event | None) -> Iterator[None]:
 
 
 def current_build() -> threading.Event | None:
-    """What ends the build in this thread, for threads that help it."""
+    """What ends the build in this thread."""
     stopped: threading.Event | None = getattr(_current, "stopped", None)
     return stopped
+
+
+def in_this_build(work: Callable[[_T], _R]) -> Callable[[_T], _R]:
+    """The work as a part of the build in this thread, for threads that help it."""
+    stopped = current_build()
+
+    def done(given: _T) -> _R:
+        with building(stopped):
+            return work(given)
+
+    return done
 
 
 class Builds:

@@ -263,31 +263,3 @@ def turn(offsets: Any, nodes: Any, edges: Any, node_count: int) -> Any:
             words[places[node]] = uint64(key) << _UPPER | uint64(edges[entry])
             places[node] += 1
     return turned, *_halves(words)
-
-
-@_kernel(_INTS, _INTS, int64, int64)
-def count_ends(sources: Any, targets: Any, source_count: int, target_count: int) -> Any:
-    """Edges of each source and target, then pairs of ends of each source and target."""
-    offsets = np.zeros(source_count + 1, np.int64)
-    edges_into = np.zeros(target_count, np.int64)
-    for i in range(len(sources)):
-        offsets[sources[i] + 1] += 1
-        edges_into[targets[i]] += 1
-    for source in range(source_count):
-        offsets[source + 1] += offsets[source]
-    places = offsets[:-1].copy()
-    met = np.empty(len(sources), np.int32)
-    for i in range(len(sources)):
-        met[places[sources[i]]] = targets[i]
-        places[sources[i]] += 1
-    pairs_out = np.zeros(source_count, np.int64)
-    pairs_into = np.zeros(target_count, np.int64)
-    last = np.full(target_count, -1, np.int32)
-    for source in range(source_count):
-        for entry in range(offsets[source], offsets[source + 1]):
-            target = met[entry]
-            if last[target] != source:
-                last[target] = source
-                pairs_out[source] += 1
-                pairs_into[target] += 1
-    return offsets[1:] - offsets[:-1], edges_into, pairs_out, pairs_into

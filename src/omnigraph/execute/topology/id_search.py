@@ -73,19 +73,21 @@ _PLACES_PER_ID = 8
 # So many ids are found at once, because their numbers then stay in the cache of a processor.
 _AT_ONCE = 1 << 17
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
+# The smallest number that has so many digits. No number has none, or more than 19.
+_LEAST = np.array([2**64 - 1, 0, *_POWERS.tolist(), 2**64 - 1], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerTable:
-    """Ids that spell dense integers: the position and the length of the text of each number.
+    """Ids that spell dense integers: the position of each number.
 
-    The last entry is for every number that is not an id.
+    The last entry is for every number that is not an id. Every id is the shortest spelling of its
+    number.
     """
 
     low: int
     high: int
     positions: Positions
-    lengths: npt.NDArray[np.int32]
 
     @staticmethod
     def of(ids: pa.Array) -> IntegerTable | None:
@@ -93,7 +95,7 @@ class IntegerTable:
         if not len(ids):
             return None
         keys = _numbers(ids)
-        if keys is None or (_lengths(ids) != _digits(keys)).any() or _is_hex(ids).any():
+        if keys is None or _is_longer(ids, keys).any() or _is_hex(ids).any():
             return None
         low, high = int(keys.min()), int(keys.max())
         if high - low > _PLACES_PER_ID * len(keys):
@@ -101,9 +103,7 @@ class IntegerTable:
         places = keys - low
         positions = np.full(high - low + 2, MISSING, np.int32)
         positions[places] = np.arange(len(keys), dtype=np.int32)
-        lengths = np.zeros(high - low + 2, np.int32)
-        lengths[places] = _lengths(ids)
-        return IntegerTable(low, high, positions, lengths)
+        return IntegerTable(low, high, positions)
 
     def find(self, ids: pa.Array) -> Positions | None:
         """The position of each text, or MISSING; None when one of them is no number."""
@@ -123,13 +123,12 @@ class IntegerTable:
         wanted = _numbers(ids)
         if wanted is None:
             return None
+        # Another spelling of the same number ("07", "+7") is longer and is another id.
+        other = _is_longer(ids, wanted)
         if int(wanted.min()) < self.low or int(wanted.max()) > self.high:
             outside = (wanted < self.low) | (wanted > self.high)
             wanted = np.where(outside, self.high + 1, wanted)
-        at = wanted - self.low
-        found: Positions = self.positions[at]
-        # Another spelling of the same number ("07", "+7") is longer and is another id.
-        other = self.lengths[at] != _lengths(ids)
+        found: Positions = self.positions.take(wanted if self.low == 0 else wanted - self.low)
         if _may_be_hex(ids):
             other |= _is_hex(ids)
         if other.any():
@@ -155,12 +154,13 @@ def _numbers(texts: pa.Array) -> Numbers | None:
 
 
 def _may_be_hex(texts: pa.Array) -> bool:
-    """Whether a text of several letters begins with a zero. None of them is empty."""
+    """Whether a letter is an X. Looking at all of them at once is faster than at each text."""
     _, ends, letters = texts.buffers()
     kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
-    starts = np.frombuffer(ends, kind)[texts.offset : texts.offset + len(texts) + 1]
-    zeros = np.frombuffer(letters, np.uint8)[starts[:-1]] == ord("0")
-    return bool((zeros & (np.diff(starts) > 1)).any())
+    starts = np.frombuffer(ends, kind)
+    first, last = starts[texts.offset], starts[texts.offset + len(texts)]
+    read = memoryview(letters)[first:last].tobytes()
+    return b"x" in read or b"X" in read
 
 
 def _is_hex(texts: pa.Array) -> npt.NDArray[np.bool_]:
@@ -169,11 +169,10 @@ def _is_hex(texts: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(either.to_numpy(zero_copy_only=False))
 
 
-def _lengths(texts: pa.Array) -> npt.NDArray[np.integer]:
-    return np.asarray(pc.binary_length(texts).to_numpy(zero_copy_only=False))
-
-
-def _digits(numbers: Numbers) -> Numbers:
-    """The length of the shortest spelling."""
-    places = np.searchsorted(_POWERS, np.abs(numbers), side="right") + 1
-    return places + (numbers < 0)
+def _is_longer(texts: pa.Array, numbers: Numbers) -> npt.NDArray[np.bool_]:
+    """Whether a text is longer than the shortest spelling of its number."""
+    lengths = np.asarray(pc.binary_length(texts).to_numpy(zero_copy_only=False))
+    if int(numbers.min()) >= 0:
+        return np.asarray(numbers.view(np.uint64) < _LEAST.take(lengths, mode="clip"))
+    digits = np.searchsorted(_POWERS, np.abs(numbers), side="right") + 1
+    return np.asarray(lengths != digits + (numbers < 0))

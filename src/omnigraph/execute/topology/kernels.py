@@ -182,18 +182,6 @@ def compiled_turn(
     return found
 
 
-def compiled_count_ends(
-    sources: Ints, targets: Ints, source_count: int, target_count: int
-) -> tuple[Counts, Counts, Counts, Counts] | None:
-    """Edges of each source and target, then pairs of ends of each; None while not compiled."""
-    if _compiled is None or not _are_int32(sources, targets):
-        return None
-    found: tuple[Counts, Counts, Counts, Counts] = _compiled.count_ends(
-        sources, targets, source_count, target_count
-    )
-    return found
-
-
 def _are_int32(*arrays: npt.NDArray[Any]) -> bool:
     return all(array.dtype == np.int32 and array.flags.c_contiguous for array in arrays)
 

@@ -171,30 +171,6 @@ def group(keys: Ints, nodes: Ints, edges: Ints, count: int) -> StoredNeighbours:
     return StoredNeighbours(offsets, nodes[order], edges[order])
 
 
-def count_ends(
-    sources: Ints, targets: Ints, sizes: tuple[int, int]
-) -> tuple[Counts, Counts, Counts, Counts]:
-    """Edges of every source and of every target, then pairs of ends of each, in any edge order."""
-    compiled = kernels.compiled_count_ends(sources, targets, *sizes)
-    if compiled is not None:
-        return compiled
-    edges = _counts(sources, targets, sizes)
-    words = sources.astype(np.uint64)
-    words <<= np.uint64(32)
-    words |= targets.view(np.uint32)
-    words.sort()
-    repeated = words[1:] == words[:-1]
-    if not repeated.any():
-        return (*edges, *edges)
-    words = words[np.append(True, ~repeated)]
-    once = (words >> np.uint64(32)).astype(np.int32), words.astype(np.uint32).view(np.int32)
-    return (*edges, *_counts(*once, sizes))
-
-
-def _counts(sources: Ints, targets: Ints, sizes: tuple[int, int]) -> tuple[Counts, Counts]:
-    return np.bincount(sources, minlength=sizes[0]), np.bincount(targets, minlength=sizes[1])
-
-
 def turned(near: Neighbours, count: int) -> StoredNeighbours:
     """The other direction, which has `count` nodes."""
     compiled = kernels.compiled_turn(near.offsets, near.nodes, near.edges, count)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import SnapshotReclaimed, StorageFailure
 from omnigraph.execute.topology.builds import build_step
 from omnigraph.execute.topology.cache_files import ContentName, StorageOrder, StoredTopology
+from omnigraph.execute.topology.edge_ends import IntegerTables, find_ends, in_two_threads
 from omnigraph.execute.topology.id_changes import (
     MISSING,
     PositionPatch,
@@ -206,13 +207,21 @@ class TableContent(Held, ABC):
         """A column in memory at a few positions; None when the whole column is as good."""
         return None
 
-    def ends_among(self, name: str, nodes: TableContent) -> Positions:
-        """For each edge, the position of the node that a column names."""
-        return nodes.find(self.column(name))
+    def ends_among(
+        self, sources: TableContent, targets: TableContent
+    ) -> tuple[Positions, Positions]:
+        """For each edge, the positions of the nodes that its two ends name."""
+        return in_two_threads(self._find_end, ("src", sources), ("dst", targets), self.count)
 
-    def unordered_ends(self, name: str, nodes: TableContent) -> Positions:
+    def unordered_ends(
+        self, sources: TableContent, targets: TableContent
+    ) -> tuple[Positions, Positions]:
         """`ends_among` in any order of the edges, but the same for both ends."""
-        return self.ends_among(name, nodes)
+        return self.ends_among(sources, targets)
+
+    def _find_end(self, end: tuple[str, TableContent]) -> Positions:
+        name, nodes = end
+        return nodes.find(self.column(name))
 
     def rows_of(self, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """`id` and these columns of the rows with these ids, in any order."""
@@ -345,39 +354,55 @@ class StoredContent(TableContent):
         order = self.order
         return stored if order is None else stored.take(order)
 
-    def ends_among(self, name: str, nodes: TableContent) -> Positions:
-        """Reads the column without keeping it. Sorting positions is ten times faster than texts."""
-        if name in self.columns:
-            return super().ends_among(name, nodes)
-        found = self.unordered_ends(name, nodes)
-        order = self.order
-        return found if order is None else found[order.to_numpy()]
+    def ends_among(
+        self, sources: TableContent, targets: TableContent
+    ) -> tuple[Positions, Positions]:
+        """Reads the columns without keeping them.
 
-    def unordered_ends(self, name: str, nodes: TableContent) -> Positions:
+        Sorting positions is ten times faster than texts.
+        """
+        if "src" in self.columns and "dst" in self.columns:
+            return super().ends_among(sources, targets)
+        first, second = self.unordered_ends(sources, targets)
+        order = self.order
+        if order is None:
+            return first, second
+        rows = order.to_numpy()
+        return in_two_threads(lambda found: found[rows], first, second, self.count)
+
+    def unordered_ends(
+        self, sources: TableContent, targets: TableContent
+    ) -> tuple[Positions, Positions]:
         """In the order of storage, so the ids of the edges are not read."""
-        found = self._integer_ends(name, nodes)
+        found = self._integer_ends(sources, targets)
         if found is not None:
             return found
         build_step()
-        column = one_chunk(read_table(self.dataset, [name]).column(name))
+        rows = read_table(self.dataset, ["src", "dst"])
         build_step()
-        return nodes.find(column)
 
-    def _integer_ends(self, name: str, nodes: TableContent) -> Positions | None:
+        def find(end: tuple[str, TableContent]) -> Positions:
+            name, nodes = end
+            return nodes.find(one_chunk(rows.column(name)))
+
+        return in_two_threads(find, ("src", sources), ("dst", targets), self.count)
+
+    def _integer_ends(
+        self, sources: TableContent, targets: TableContent
+    ) -> tuple[Positions, Positions] | None:
         """A batch at a time, if the ids of the nodes are integers."""
-        table = nodes.integers if self.count > _FEW else None
-        if table is None:
+        if self.count <= _FEW:
             return None
-        ends = np.empty(self.count, np.int32)
-        at = 0
-        for batch in read_batches(self.dataset, [name], batch_rows=_BATCH_ROWS):
-            build_step()
-            part = table.find(batch.column(name))
-            if part is None:
-                return None
-            ends[at : at + len(part)] = part
-            at += len(part)
-        return ends
+
+        def tables() -> IntegerTables | None:
+            first = sources.integers
+            if first is None or targets is sources:
+                return None if first is None else (first, first)
+            second = targets.integers
+            return None if second is None else (first, second)
+
+        batches = read_batches(self.dataset, ["src", "dst"], batch_rows=_BATCH_ROWS)
+        return find_ends(batches, tables, self.count)
 
     def addresses_at(self, dataset: Dataset) -> Addresses:
         addresses = read_row_addresses(dataset)
