@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from omnigraph.spark import pipelines
     from omnigraph.spark.failures import typed_errors
+    from omnigraph.spark.jvm import columnar_jar
     from omnigraph.spark.session import spark_session, stop_session
     from omnigraph.spark.source.graph_frames import GraphReader, GraphWriter
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "GraphReader": "omnigraph.spark.source.graph_frames",
     "GraphWriter": "omnigraph.spark.source.graph_frames",
+    "columnar_jar": "omnigraph.spark.jvm",
     "spark_session": "omnigraph.spark.session",
     "stop_session": "omnigraph.spark.session",
     "typed_errors": "omnigraph.spark.failures",
@@ -24,6 +26,7 @@ _PUBLIC = {
 __all__ = [
     "GraphReader",
     "GraphWriter",
+    "columnar_jar",
     "pipelines",
     "spark_session",
     "stop_session",

@@ -23,6 +23,7 @@ from omnigraph.settings.models import PipelineSettings
 from omnigraph.spark.class_archive import ClassArchive, archive_directory, class_archive
 from omnigraph.spark.failures import TypedSession
 from omnigraph.spark.java import Java, find_java, write_shim
+from omnigraph.spark.jvm import with_columnar_jar
 from omnigraph.values.machine_memory import machine_memory
 
 Session = Any
@@ -240,7 +241,7 @@ def _configuration(settings: PipelineSettings, workspace: Path, options: str) ->
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
     elif settings.driver_memory is not None:
         conf["spark.driver.memory"] = settings.driver_memory
-    return conf | dict(settings.conf)
+    return with_columnar_jar(conf | dict(settings.conf))
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Why the format takes no filters from Spark, and that filters are right without it.
+"""Why the format takes filters from Spark only where each scan has a reader of its own.
 
-The first test describes Spark 4.3. It fails with a Spark that keeps the filters of each scan apart
-(SPARK-58551). The format can then take filters from Spark, and `docs/spark.md` changes.
+The first test describes formats in Python of Spark 4.3. It fails with a Spark that keeps the
+filters of each scan apart (SPARK-58551). The format can then take filters in sessions without our
+jar, too, and `docs/spark.md` changes.
 """
 
 from __future__ import annotations

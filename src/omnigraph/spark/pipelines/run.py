@@ -767,6 +767,10 @@ def _beside(session: Session) -> Iterator[Session]:
     finally:
         with suppress(Exception):  # the Spark of a failed run may be gone
             session.createDataFrame([], "none INT")  # makes the caller's session active again
+        # With Spark Connect it has a channel of its own. Python would wait for it when it exits.
+        client = getattr(own, "client", None)
+        if client is not None:
+            client.close()
 
 
 def _sample(frame: Any) -> list[dict[str, Any]]:

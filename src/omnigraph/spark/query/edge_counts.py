@@ -21,7 +21,7 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.reads.scan import FragmentGroups, fragment_groups, read_fragments
 from omnigraph.lance_store.store import VersionAddress
-from omnigraph.spark.jobs import task_numbers
+from omnigraph.spark.jvm import task_frame
 from omnigraph.spark.query.hashed_keys import hashes_of
 from omnigraph.values.identifiers import TableKey
 
@@ -79,8 +79,7 @@ def edge_counts(tables: GraphTables, hops: Sequence[CountedHop], node: str, name
         if not tasks:
             return tables.empty(schema)
         split = split_tasks(tables.store.address(pin.at), tasks, tuple(numbered[pin.key]), parts)
-        numbers = task_numbers(tables.sessions.session, len(tasks))
-        frames.append(numbers.mapInArrow(split, _SPLIT_FIELDS))
+        frames.append(task_frame(tables.sessions.session, len(tasks), split, _SPLIT_FIELDS))
     found = tables.union(frames).repartitionById(parts, "part")
     return found.mapInArrow(count_parts(len(hops), node, name), schema)
 

@@ -34,7 +34,7 @@ from omnigraph.spark.column_types import (
     spark_type,
     to_spark_batches,
 )
-from omnigraph.spark.jobs import task_numbers
+from omnigraph.spark.jvm import task_frame
 from omnigraph.spark.query.best_rows import BestRows
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.hashed_keys import with_hashes
@@ -205,8 +205,7 @@ class GraphTables:
             hashed=hashed,
             best=best,
         )
-        numbers = task_numbers(self.sessions.session, len(tasks))
-        return numbers.mapInArrow(read, schema)
+        return task_frame(self.sessions.session, len(tasks), read, schema)
 
     def _hashed(self, entity: EntityType) -> tuple[str, ...]:
         """The columns that are read as hashes. The id of an edge is not, because no edge has it."""

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from omnigraph.spark.source.table_reader import PinnedTable
 
 
+# The class in `jvm/OmnigraphFormat.java` sets this option.
+_OWN_READER = "omnigraph_own_reader"
+
+
 class OmnigraphSource(DataSource):
     """One type of one graph."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = {name.lower(): value for name, value in options.items()}
+        self._scans_are_apart = self.options.pop(_OWN_READER, None) is not None
         self._pinned: PinnedTable | None = None
 
     @classmethod
@@ -41,11 +46,12 @@ class OmnigraphSource(DataSource):
 
     def reader(self, schema: Any) -> Any:
         with errors_for_spark():
-            from omnigraph.spark.source.table_reader import TableReader
+            from omnigraph.spark.source.table_reader import FilteredTableReader, TableReader
 
             if self._pinned is None:
                 self._refuse_own_schema()
-            return TableReader(self._pin(), schema)
+            kind = FilteredTableReader if self._scans_are_apart else TableReader
+            return kind(self._pin(), schema)
 
     def streamReader(self, schema: Any) -> Any:
         with errors_for_spark():

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from omnigraph.catalog.model import EntityType
@@ -83,6 +83,22 @@ class TableReader(DataSourceReader):
         with errors_for_spark():
             for rows in table.rows(partition.fragments):
                 yield from to_spark_batches(rows, wanted)
+
+
+class FilteredTableReader(TableReader):
+    """Reads only rows that may pass the filters of its scan.
+
+    Only for scans that have a reader of their own: sources in Python of Spark 4.3 have one for all
+    scans of a `load()`.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        from omnigraph.spark.source.spark_filters import condition_of
+
+        found = (condition_of(each, self._table.entity) for each in filters)
+        added = tuple(condition for condition in found if condition is not None)
+        self._table = replace(self._table, conditions=(*self._table.conditions, *added))
+        return filters  # Spark evaluates all of them again
 
 
 def table_fields(table: PinnedTable) -> Any:
