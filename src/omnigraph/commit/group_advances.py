@@ -49,7 +49,7 @@ class NotAdvanced(Exception):
 
 
 @dataclass(slots=True)
-class _Run:
+class _InsertRun:
     """Edits of one table that follow each other and only add rows, which are in no file yet."""
 
     edits: list[FoundEdit] = field(default_factory=list)
@@ -99,7 +99,7 @@ class GroupAdvances:
         self._thread = ThreadPoolExecutor(1, "group-advance")
         self._lock = threading.Lock()
         """A build may open versions in several threads."""
-        self._runs: dict[TableKey, _Run] = {}
+        self._runs: dict[TableKey, _InsertRun] = {}
         self._begun: list[Future[None]] = []
         self._makers: dict[DatasetVersion, Future[None]] = {}
         self._made: list[DatasetVersion] = []
@@ -123,10 +123,10 @@ class GroupAdvances:
         for edit in edits:
             at = _result_of(edit)
             with self._lock:
-                if not self._runs.setdefault(edit.pin.key, _Run()).takes(edit):
+                if not self._runs.setdefault(edit.pin.key, _InsertRun()).takes(edit):
                     self._send_run(edit.pin.key)
                     if edit.only_added is not None:
-                        self._runs[edit.pin.key] = run = _Run()
+                        self._runs[edit.pin.key] = run = _InsertRun()
                         run.takes(edit)
                     else:
                         self._send_alone(edit)
@@ -195,7 +195,7 @@ class GroupAdvances:
             raise NotAdvanced("the group was given up")
         self._hold.check()
 
-    def _steps_of(self, run: _Run) -> Iterator[object]:
+    def _steps_of(self, run: _InsertRun) -> Iterator[object]:
         """Make a version for each edit of a run."""
         pin, rows = run.edits[0].pin, pa.concat_tables(run.rows).combine_chunks()
         counts = [part.num_rows for part in run.rows]
