@@ -322,7 +322,7 @@ class PatchedNeighbours(NeighbourLayer):
     @counted
     def pair_counts(self) -> Counts:
         """Only nodes whose entries changed are looked at again."""
-        counts = self._moved_counts(np.diff(self._base.pairs.offsets))
+        counts = self._moved_counts(self._base.pairs.offsets)
         changed = self._changed_keys
         counts[changed] = LayerPairs(self).few_degrees(changed)
         return counts
@@ -379,17 +379,25 @@ class PatchedNeighbours(NeighbourLayer):
         offsets = self._base.offsets
         if len(self._gone):
             offsets = offsets - np.searchsorted(self._gone, offsets, side="left")
-        return (
-            _starts(self._moved_counts(np.diff(offsets))) if self._changes.keys.moves else offsets
-        )
+        return _starts(self._moved_counts(offsets)) if self._changes.keys.moves else offsets
 
-    def _moved_counts(self, counts: Counts) -> Counts:
-        """A number for each old key as a number for each new key, 0 for those that came."""
+    def _moved_counts(self, offsets: Offsets) -> Counts:
+        """The number of entries of each new key by the offsets of the old ones, 0 for new keys.
+
+        In one pass, because the pages of a new array cost more than its numbers.
+        """
         keys = self._changes.keys
-        if len(keys.deleted):
-            counts = np.delete(counts, keys.deleted)
-        if len(keys.inserted):
-            counts = np.insert(counts, keys.inserted - np.arange(len(keys.inserted)), 0)
+        counts = np.empty(keys.new_count, np.int64)
+        # A key that came is before the old key at the same place.
+        cuts = [(place, 0) for place in keys.insert_ranks.tolist()]
+        cuts += [(place, 1) for place in keys.deleted.tolist()]
+        start = at = 0
+        for place, skipped in (*sorted(cuts), (keys.count, 1)):
+            end = at + place - start
+            np.subtract(offsets[start + 1 : place + 1], offsets[start:place], out=counts[at:end])
+            if not skipped:
+                counts[end] = 0
+            start, at = place + skipped, end + 1 - skipped
         return counts
 
     @property

@@ -347,10 +347,11 @@ def count_edges(route: Route, frame: Frame) -> Weights:
     """The number of rows that `expand_edges` would make of each row.
 
     With several hops to one node it is an upper bound; the planner uses it for single hops only.
+    The result may be an array of the adjacency: callers do not change it.
     """
     source_id = route.op.source.id
     source = settled(frame, source_id).bindings[source_id]
-    counts = np.zeros(frame.length, np.int64)
+    counts: Weights | None = None
     for hop in route.ways:
         rows, positions = local_positions(source, hop.source_type)
         if positions is source.view.all_positions:
@@ -360,11 +361,11 @@ def count_edges(route: Route, frame: Frame) -> Weights:
             degrees = hop.neighbours.degrees(positions)
         if hop.skip_loops:
             degrees = degrees - _loops(hop.neighbours)[positions]
-        if rows is None:
-            counts += degrees
-        else:
-            counts[rows] += degrees
-    return counts
+        if rows is not None:
+            some, degrees = degrees, np.zeros(frame.length, np.int64)
+            degrees[rows] = some
+        counts = degrees if counts is None else counts + degrees
+    return np.zeros(frame.length, np.int64) if counts is None else counts
 
 
 def _build_beside(builds: Builds, adjacency: Adjacency, direction: str) -> None:
