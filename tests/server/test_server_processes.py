@@ -172,7 +172,10 @@ def test_retries_by_key_lose_nothing_and_double_nothing(
     arguments = (uri, "--unauthenticated", "--workers", "2")
     # Groups need many clients. Their second is the one that dies, in every worker anew.
     grouped = point in failpoints.GROUP_POINTS
-    environment = {"OMNIGRAPH_FAILPOINTS": f"{point}=kill@{2 if grouped else 3}"}
+    environment = {
+        "OMNIGRAPH_FAILPOINTS": f"{point}=kill@{2 if grouped else 3}",
+        "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "64",  # all of the clients are one actor
+    }
     clients_at_once, writes = (24, 48) if grouped else (6, WRITES)
     serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
     with serving as server:
