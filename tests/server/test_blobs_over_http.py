@@ -227,6 +227,7 @@ def test_readers_are_sent_to_an_external_blob(
     assert answer.status_code == 302
     assert answer.headers["location"] == f"{SAFE}/a%20b.jpg"
     assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["content-length"] == "0"
     assert answer.headers["omnigraph-snapshot-id"] == local.snapshot().graph_commit_id
     assert "etag" not in answer.headers
     assert answer.content == b""

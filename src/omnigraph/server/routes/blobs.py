@@ -81,6 +81,8 @@ def _redirect(blob: ExternalBlob) -> Any:
             (b"location", location.encode()),
             (b"cache-control", b"no-store"),
             (b"omnigraph-snapshot-id", blob.graph_commit_id.encode()),
+            # Without a length the client would wait for the end of the connection.
+            _length(0),
         ],
     )
 
