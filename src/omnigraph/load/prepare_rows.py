@@ -302,11 +302,11 @@ def with_new_ids(entity: EntityType, given: pa.ChunkedArray) -> pa.Array | pa.Ch
 
 def _has_id(rows: ParsedRows) -> Mask | None:
     given = rows.table.column(ID)
-    return (
-        None
-        if rows.entity.key or given.null_count == 0
-        else np.asarray(given.is_valid().to_numpy())
-    )
+    if rows.entity.key or given.null_count == 0:
+        return None
+    if given.null_count == len(given):
+        return np.zeros(len(given), bool)
+    return np.asarray(given.is_valid().to_numpy())
 
 
 def _violation(problem: ParseProblem, file: str) -> Violation:

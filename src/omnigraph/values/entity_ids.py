@@ -68,10 +68,17 @@ def entity_id(values: Sequence[object]) -> str:
 def new_ulids(count: int) -> pa.Array:
     """A column of `count` distinct ULIDs of this moment, ascending."""
     pairs = np.empty((count, _LENGTH // 2), dtype=np.uint16)
-    pairs[:] = np.frombuffer(str(ULID()).encode(), dtype=np.uint16)
+    first = np.array(np.frombuffer(str(ULID()).encode(), dtype=np.uint16))
     start = secrets.randbelow(1 << (10 * _COUNTED_PAIRS - 1))
-    numbers = np.arange(start, start + count, dtype=np.int64)
+    last = start + max(count - 1, 0)
+    counting = []
     for place in range(_COUNTED_PAIRS):
+        first[-1 - place] = _PAIRS[(start >> (10 * place)) & 1023]
+        if start >> (10 * place) != last >> (10 * place):
+            counting.append(place)
+    pairs[:] = first
+    numbers = np.arange(start, start + count, dtype=np.int64)
+    for place in counting:  # the other pairs are equal in all ids
         pairs[:, -1 - place] = _PAIRS[(numbers >> (10 * place)) & 1023]
     offsets = np.arange(0, (count + 1) * _LENGTH, _LENGTH, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(pairs)]
