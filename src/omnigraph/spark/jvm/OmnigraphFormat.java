@@ -140,6 +140,7 @@ public final class OmnigraphFormat extends PythonDataSourceV2 implements DataSou
     private final StructType wanted;
     private final CaseInsensitiveStringMap options;
     private final Filter[] filters;
+    private final GraphBatch batch = new GraphBatch(this);
 
     GraphScan(
         OmnigraphFormat format,
@@ -155,14 +156,10 @@ public final class OmnigraphFormat extends PythonDataSourceV2 implements DataSou
       this.filters = filters;
     }
 
-    @Override
-    public Scan.ColumnarSupportMode columnarSupportMode() {
-      return Scan.ColumnarSupportMode.SUPPORTED;
-    }
-
+    /** One batch for all copies of a plan, because Python plans its tasks. */
     @Override
     public Batch toBatch() {
-      return new GraphBatch(this);
+      return batch;
     }
 
     /** Python plans the tasks of this scan, with its columns and filters. */
