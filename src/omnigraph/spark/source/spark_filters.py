@@ -59,7 +59,7 @@ def _compared(column: str, operator: Comparison, value: Any, kind: ValueType) ->
 
 
 def _column(found: Any) -> str | None:
-    path = getattr(found, "attribute", ())
+    path: tuple[str, ...] = getattr(found, "attribute", ())
     return path[0] if len(path) == 1 else None
 
 
