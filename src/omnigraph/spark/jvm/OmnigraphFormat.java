@@ -156,6 +156,14 @@ public final class OmnigraphFormat extends PythonDataSourceV2 implements DataSou
       this.filters = filters;
     }
 
+    /** A stream of changes gives rows, as all streams in Python do. */
+    @Override
+    public Scan.ColumnarSupportMode columnarSupportMode() {
+      return options.getBoolean("changes", false)
+          ? Scan.ColumnarSupportMode.UNSUPPORTED
+          : Scan.ColumnarSupportMode.SUPPORTED;
+    }
+
     /** One batch for all copies of a plan, because Python plans its tasks. */
     @Override
     public Batch toBatch() {
