@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import ExpectedVersionMismatch, KeyConflict
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
-from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.reads.scan import read_ids
 from omnigraph.lance_store.staging.columns import preview_columns, stage_columns, stage_then
 from omnigraph.lance_store.staging.compaction import stage_compaction
@@ -196,7 +195,7 @@ def _find_rows_of(
     gone = edit.located.deleted if deletes is not None else None
     if deletes is not None and stored is not None:
         found = stored.filter(pc.is_in(stored.column("id"), value_set=deletes))
-        gone = _joined(found.select(["id", ROW_ADDRESS]), edit.located.deleted)
+        gone = _joined(found.select(["id", ROW_ID, ROW_ADDRESS]), edit.located.deleted)
     located = edit.located.upserted
     split = _split_upserts(located if stored is None else _joined(stored, located), upserts)
     new = [t for t in (inserts, split.additions) if t is not None and t.num_rows]

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import SOURCE, TARGET, EntityType
 from omnigraph.errors import SchemaRefused
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
-from omnigraph.lance_store.reads.row_lookup import find_sorted
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_sorted
 from omnigraph.lance_store.reads.scan import bytes_per_row
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.records import TablePin
@@ -31,7 +30,7 @@ TypeIdentity = tuple[str, str]
 IMAGE_NAMES = {SOURCE: "from", TARGET: "to"}
 
 
-PLACE = [ROW_ADDRESS]
+PLACE = [ROW_ID, ROW_ADDRESS]
 
 
 _FIRST_IDS = 4096
@@ -73,7 +72,7 @@ class AlignedRows:
     rows: pa.Table
     present: Mask
     places: pa.Table | None = None
-    """`_rowaddr` of the rows, if the lookup returned it."""
+    """`_rowid` and `_rowaddr` of the rows, if the lookup returned them."""
 
 
 def identity_of(entity: EntityType) -> TypeIdentity:

@@ -39,7 +39,7 @@ def with_cascades(snapshot: Snapshot, store: Store, changes: ChangeSet) -> Chang
 
 
 def _incident(image: StoredImage, edge: EdgeType, deleted: dict[TableKey, pa.Array]) -> pa.Table:
-    """Ids and addresses of surviving edges that start or end at a deleted node."""
+    """Row ids and addresses of surviving edges that start or end at a deleted node."""
     wanted = {}
     for column, node in ((SOURCE, edge.source), (TARGET, edge.target)):
         ids = deleted.get(node_table(node))

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID
 from omnigraph.integrity.violations import Places
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
 from omnigraph.lance_store.reads.row_lookup import (
+    ROW_ADDRESS,
+    ROW_ID,
     find_any,
     find_candidates,
     find_rows,
@@ -33,7 +34,7 @@ from omnigraph.writes.changeset import EditRows, Effect, ReplaceRows
 NO_IDS = pa.array([], pa.string())
 
 
-_LOCATED = pa.schema({ID: pa.string(), ROW_ADDRESS: pa.uint64()})
+_LOCATED = pa.schema({ID: pa.string(), ROW_ID: pa.uint64(), ROW_ADDRESS: pa.uint64()})
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class StoredImage:
         return self._without_gone(delta, self._rows(key, column, values, columns))
 
     def located(self, key: TableKey, wanted: Mapping[str, pa.Array]) -> pa.Table:
-        """Ids and addresses of surviving rows with a wanted id in one of these columns."""
+        """Row ids and addresses of surviving rows with a wanted id in one of these columns."""
         delta, pin = self.delta(key), self._snapshot.pin(key)
         if delta.replaces or pin.row_count == 0:
             return _LOCATED.empty_table()

@@ -20,7 +20,7 @@ from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.catalog.model import ID, EntityType
 from omnigraph.diff.entity_rows import IMAGE_NAMES, AlignedRows, images
 from omnigraph.errors import InvalidArgument
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
 from omnigraph.merge.conflicts import Conflict, ConflictKind
 from omnigraph.merge.decisions import Decisions, Side, Take, given_value
 from omnigraph.values.blob_values import blob_value

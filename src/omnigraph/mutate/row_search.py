@@ -17,8 +17,7 @@ from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import RowExpression, one_chunk, over_rows
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.storage_conditions import conditions_of
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
-from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.reads.scan import read_batches
 from omnigraph.lance_store.store import Dataset
 from omnigraph.mutate.pending import PendingTable
@@ -31,7 +30,7 @@ from omnigraph.values.entity_ids import entity_id
 class MatchingRows:
     """Either table is None when it would have no rows.
 
-    `stored` also has the column `_rowaddr`.
+    `stored` also has the columns `_rowid` and `_rowaddr`.
     """
 
     stored: pa.Table | None
@@ -65,7 +64,7 @@ def matching_rows(
         stored = judged.true_rows(shown, evaluator)
     rows = pending.rows
     hit = None if rows is None else judged.true_rows(rows, evaluator)
-    return MatchingRows(_some(stored, [*columns, ROW_ADDRESS]), _some(hit, columns))
+    return MatchingRows(_some(stored, [*columns, ROW_ID, ROW_ADDRESS]), _some(hit, columns))
 
 
 def _named_ids(conditions: Iterable[Condition], entity: EntityType) -> list[str] | None:

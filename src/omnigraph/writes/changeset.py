@@ -23,7 +23,7 @@ _SMALL_BYTES = 1024 * 1024
 class Located:
     """Stored rows that were found while an edit was built, so that they are not looked up again.
 
-    The tables have the columns `id` and `_rowaddr`; rows to be upserted have all columns.
+    The tables have the columns `id`, `_rowid` and `_rowaddr`; rows to be upserted have all columns.
     They hold for the snapshot that the edit was built on, so the edit is built again for another
     snapshot. `absent` are ids that were generated for this edit, so no row has them.
     """

@@ -43,7 +43,7 @@ def test_lookup_gives_place_and_columns(
     monkeypatch.setattr(row_lookup, "LONGEST_LIST", largest)
     at = rows.create(a=1, b=2)
     found = find_rows(store.open(at), pa.array(["b", "none", "b"]), ["n", "id"])
-    assert found.column_names == ["id", "n", "_rowaddr"]
+    assert found.column_names == ["id", "n", "_rowid", "_rowaddr"]
     assert found["n"].to_pylist() == [2], "once, however often it is asked for"
 
 
@@ -54,7 +54,7 @@ def test_nothing_asked_nothing_there(store: Store, rows) -> None:
         find_rows(store.open(empty), pa.array(["a"]), ["n"]),
     ):
         assert found.num_rows == 0
-        assert found.schema.names == ["id", "n", "_rowaddr"]
+        assert found.schema.names == ["id", "n", "_rowid", "_rowaddr"]
         assert found.schema.field("_rowaddr").type == pa.uint64()
 
 
@@ -95,11 +95,11 @@ def test_sorted_ids_are_found_in_every_way(
         content |= changed
         ids, dataset = pa.array(sought, pa.string()), store.open(at)
         wanted = [{"id": i, "n": content[i]} for i in sought if i in content]
-        places = find_rows(dataset, ids).select(["id", "_rowaddr"]).to_pylist()
+        places = find_rows(dataset, ids).select(["id", "_rowid", "_rowaddr"]).to_pylist()
         for since in (None, store.open(first)):
             found = find_sorted(dataset, ids, ["id", "n"], since)
             assert found.select(["id", "n"]).to_pylist() == wanted
-            located = found.select(["id", "_rowaddr"]).to_pylist()
+            located = found.select(["id", "_rowid", "_rowaddr"]).to_pylist()
             assert located == sorted(places, key=lambda row: row["id"])
 
 

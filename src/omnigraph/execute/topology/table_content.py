@@ -32,8 +32,7 @@ from omnigraph.execute.topology.id_changes import (
 from omnigraph.execute.topology.id_search import IntegerTable, SortedIds, find_integers
 from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.plain_values import PlainColumn, plain_column
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
-from omnigraph.lance_store.reads.row_lookup import find_recent_rows, find_rows
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_recent_rows, find_rows
 from omnigraph.lance_store.reads.scan import (
     bytes_per_row,
     read_batches,

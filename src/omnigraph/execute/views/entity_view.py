@@ -24,8 +24,7 @@ from omnigraph.execute.topology.memory_cache import Held, counted
 from omnigraph.execute.topology.scoped_states import RowRule, ScopedContent
 from omnigraph.execute.topology.table_content import Addresses, ColumnCodes, TableContent, one_chunk
 from omnigraph.lance_store.reads.indexes import Uncovered
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS, ROW_ID
-from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID, find_rows
 from omnigraph.lance_store.reads.scan import read_row_ids
 from omnigraph.lance_store.search.vector_columns import VectorColumns
 from omnigraph.lance_store.store import Dataset

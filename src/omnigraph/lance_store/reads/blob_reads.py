@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
-from omnigraph.lance_store.reads.filters import any_of
+from omnigraph.lance_store.reads.row_lookup import ROW_ID, find_rows
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.external_blobs import LONGEST_CELL, external_uri
 
@@ -55,12 +55,11 @@ def wanted_bytes(size: int, offset: int, length: int | None) -> int:
 
 def find_blob(dataset: Dataset, identity: str, column: str) -> StoredBlob | str | None:
     """The blob, or the URI of an external one. None when there is no row, or the blob is NULL."""
+    rows = find_rows(dataset, pa.array([identity], pa.string()))
+    if rows.num_rows == 0:
+        return None
+    row_id = rows.column(ROW_ID)[0].as_py()
     with snapshot_errors("reading a blob"):
-        named = any_of("id", pa.array([identity], pa.string()))
-        rows = dataset.scanner(columns=[], filter=named, with_row_id=True).to_table()
-        if rows.num_rows == 0:
-            return None
-        row_id = rows.column("_rowid")[0].as_py()
         file = _open(dataset, column, row_id)
         if file is None:
             return None

@@ -14,11 +14,14 @@ import pyarrow.compute as pc
 from omnigraph.lance_store.blobs import as_scanned, scan_options
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.reads.filters import any_of, have_literals, lance_filter
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS, rows_by_key
 from omnigraph.lance_store.reads.recent_fragments import fragments_to_search
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.conditions import LONGEST_LIST, Condition
 from omnigraph.values.text_order import text_order
+
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+
 
 # More rows in new fragments come from a compaction or a load; then the index is faster.
 _MOST_RECENT_ROWS = 200_000
@@ -40,17 +43,18 @@ _PROBE_BATCH = 1024 * 1024
 def find_rows(
     dataset: Dataset, ids: pa.Array, columns: Sequence[str] = (), *, key: str = "id"
 ) -> pa.Table:
-    """Rows whose `key` column is in `ids`: that column, `columns` and `_rowaddr`."""
+    """Rows whose `key` column is in `ids`: that column, `_rowid`, `_rowaddr` and `columns`."""
     wanted = [key, *(c for c in columns if c != key)]
     if len(ids) == 0 or dataset.count_rows() == 0:
         return _empty(dataset, wanted)
-    blobs = scan_options(dataset)
-    options: dict[str, Any] = {"columns": wanted, "with_row_address": True, **blobs}
+    options: dict[str, Any] = {
+        "columns": wanted,
+        "with_row_id": True,
+        "with_row_address": True,
+        **scan_options(dataset),
+    }
     with snapshot_errors("looking up ids"):
         if len(ids) <= LONGEST_LIST:
-            found = rows_by_key(dataset, {key: ids}, wanted) if not blobs else None
-            if found is not None:
-                return found
             searched = fragments_to_search(dataset, {key: ids})
             if searched == []:
                 return _empty(dataset, wanted)
@@ -86,6 +90,7 @@ def find_recent_rows(
             found = dataset.scanner(
                 columns=wanted,
                 fragments=recent,
+                with_row_id=True,
                 with_row_address=True,
                 **scan_options(dataset),
             ).to_table()
@@ -98,7 +103,7 @@ def find_recent_rows(
 def find_sorted(
     dataset: Dataset, ids: pa.Array, columns: Sequence[str], since: Dataset | None = None
 ) -> pa.Table:
-    """`columns` and `_rowaddr` of the rows whose id is in `ids`, in the order of `ids`.
+    """`columns`, `_rowid` and `_rowaddr` of the rows whose id is in `ids`, in the order of `ids`.
 
     The ids are sorted and distinct. `since` is a version after which they were probably written:
     the fragments that it does not have are searched first. Many ids are read by a scan of the
@@ -147,6 +152,7 @@ def _scan_between(
         fragments=fragments,
         batch_size_bytes=_SCAN_BATCH_BYTES,
         batch_readahead=_SCAN_READAHEAD,
+        with_row_id=True,
         with_row_address=True,
         **scan_options(dataset),
     )
@@ -184,22 +190,18 @@ def _in_order(found: pa.Table, ids: pa.Array) -> pa.Table:
 
 
 def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence[str]) -> pa.Table:
-    """Rows that hold a wanted text in one of these columns: `id`, `columns` and `_rowaddr`.
+    """Rows that hold a wanted text in one of these columns: `id`, `_rowid`, `_rowaddr`, `columns`.
 
     A row that holds wanted texts in two columns may come twice.
     """
     if any(len(values) > LONGEST_LIST for values in wanted.values()):
-        names = ["id", *columns, ROW_ADDRESS]
+        names = ["id", *columns, ROW_ID, ROW_ADDRESS]
         parts = [
             find_rows(dataset, values, ["id", *columns], key=name).select(names)
             for name, values in wanted.items()
         ]
         return pa.concat_tables(parts)
-    blobs = scan_options(dataset)
     with snapshot_errors("looking up rows"):
-        found = rows_by_key(dataset, wanted, ["id", *columns]) if not blobs else None
-        if found is not None:
-            return found
         searched = fragments_to_search(dataset, wanted)
         if searched == []:
             return _empty(dataset, ["id", *columns])
@@ -207,8 +209,9 @@ def find_any(dataset: Dataset, wanted: Mapping[str, pa.Array], columns: Sequence
             columns=["id", *columns],
             fragments=searched,
             filter=" OR ".join(any_of(name, values) for name, values in wanted.items()),
+            with_row_id=True,
             with_row_address=True,
-            **blobs,
+            **scan_options(dataset),
         )
         return scan.to_table()
 
@@ -260,5 +263,5 @@ def distinct_sorted(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def _empty(dataset: Dataset, columns: Sequence[str]) -> pa.Table:
     fields = [as_scanned(dataset.schema.field(name)) for name in columns]
-    fields.append(pa.field(ROW_ADDRESS, pa.uint64()))
+    fields += [pa.field(ROW_ID, pa.uint64()), pa.field(ROW_ADDRESS, pa.uint64())]
     return pa.schema(fields).empty_table()

@@ -45,12 +45,13 @@ def read_batches(
     located: bool = False,
     batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `read_table` a batch at a time; `located` adds their `_rowaddr`."""
+    """The rows of `read_table` a batch at a time; `located` adds their `_rowid` and `_rowaddr`."""
     with snapshot_errors("reading rows"):
         scan = dataset.scanner(
             columns=list(columns),
             filter=lance_filter(conditions),
             batch_size=batch_rows,
+            with_row_id=located,
             with_row_address=located,
             **scan_options(dataset),
         )

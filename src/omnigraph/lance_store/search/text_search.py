@@ -15,7 +15,7 @@ from lance.query import FullTextOperator, MatchQuery
 
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.reads.indexes import find_index
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS, ROW_ID
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, ROW_ID
 from omnigraph.lance_store.store import Dataset
 from omnigraph.values.indexes import IndexKind
 from omnigraph.values.text_match import (

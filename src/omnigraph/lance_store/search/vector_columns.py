@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS
 from omnigraph.lance_store.store import Dataset
 
 _BATCH_ROWS = 65_536

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.objects.storage_errors import snapshot_errors
 from omnigraph.lance_store.reads.indexes import find_index
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
-from omnigraph.lance_store.reads.row_lookup import distinct_sorted
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, distinct_sorted
 from omnigraph.lance_store.search.text_search import RowAddresses
 from omnigraph.lance_store.search.vector_columns import VectorBlock, VectorColumns, block_of
 from omnigraph.lance_store.store import Dataset

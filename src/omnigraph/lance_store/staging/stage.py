@@ -18,9 +18,8 @@ from lance.fragment import write_fragments
 
 from omnigraph.lance_store.blobs import to_lance_rows
 from omnigraph.lance_store.objects.storage_errors import storage_errors
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS, remember_deleted
 from omnigraph.lance_store.reads.recent_fragments import remember_written
-from omnigraph.lance_store.reads.row_lookup import addresses_by_fragment
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, addresses_by_fragment
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
 
 ROWS_PER_FILE = 1024 * 1024
@@ -181,6 +180,5 @@ def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], 
         if metadata is None:
             emptied.append(fragment_id)
         else:
-            remember_deleted(fragment, metadata, offsets)
             touched.append(metadata)
     return touched, emptied

@@ -24,8 +24,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from omnigraph.errors import StorageFailure, WriterFenced
 from omnigraph.lance_store.blobs import to_lance_rows
 from omnigraph.lance_store.objects.storage_errors import is_gone, storage_errors
-from omnigraph.lance_store.reads.key_places import ROW_ADDRESS
-from omnigraph.lance_store.reads.row_lookup import find_rows
+from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, find_rows
 from omnigraph.lance_store.staging.stage import ROWS_PER_FILE, StagedWrite, stage_update
 from omnigraph.lance_store.store import (
     Dataset,
