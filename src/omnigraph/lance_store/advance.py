@@ -43,7 +43,8 @@ def advance(store: Store, staged: StagedWrite) -> DatasetVersion | HeadMoved:
         return HeadMoved(staged.at, int(committed.version), landed_on_top=True)
     result = DatasetVersion(staged.at.location, staged.at.branch, int(committed.version))
     store.remember_successor(staged.at, result, committed)
-    remember_successor(dataset, committed)
+    if not isinstance(staged.transaction, tuple):  # a schema change may rewrite keys in place
+        remember_successor(dataset, committed)
     return result
 
 

@@ -767,10 +767,9 @@ def _beside(session: Session) -> Iterator[Session]:
     finally:
         with suppress(Exception):  # the Spark of a failed run may be gone
             session.createDataFrame([], "none INT")  # makes the caller's session active again
-        # With Spark Connect it has a channel of its own. Python would wait for it when it exits.
-        client = getattr(own, "client", None)
-        if client is not None:
-            client.close()
+        if getattr(own, "_sc", None) is None:
+            # A session of Spark Connect has its own channel. Python would wait for it at its exit.
+            own.client.close()
 
 
 def _sample(frame: Any) -> list[dict[str, Any]]:
