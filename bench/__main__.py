@@ -43,7 +43,7 @@ FAMILIES = {
     "spark": "the Spark format: scans, writes, micro-batches",
 }
 LONG = {
-    "scaling": "costs of a graph four times as large; only when named",
+    "scaling": "costs of graphs up to ten times as large; only when named",
     "huge": "10M nodes and 50M edges on Spark in little memory; only when named",
     "soak": "20,000 commits with kills; only when named",
     "crossovers": "what sets the thresholds of the executor; only when named",
