@@ -49,7 +49,7 @@ from omnigraph.writes.changeset import (
 )
 from omnigraph.writes.row_compare import differing_rows
 
-_LARGEST_TABLE = 200_000
+_LARGEST_TABLE = 1_000_000
 _LARGEST_TOTAL = 1_000_000
 _MOST_TABLES = 4096
 _LOOKUPS_BEFORE_SCAN = 3
