@@ -22,6 +22,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, Key, NodeType, Property
+from omnigraph.commit import group
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
@@ -35,6 +36,7 @@ from omnigraph_testing.invariants import content
 from omnigraph_testing.merge_tasks_here import tasks_here
 
 LEASE = 2.0
+LONG_LEASE = 60.0
 _GATE_SECONDS = 120.0
 _UNPRIVILEGED_USER = 65534
 _MEMORY_STATUS = Path("/proc/self/status")
@@ -249,10 +251,20 @@ def endless_writer(report: Report, uri: str, name: str, seed: int, commits: int 
 
 
 def group_of_writers(
-    report: Report, uri: str, name: str, writers: int, branch: str = "main"
+    report: Report,
+    uri: str,
+    name: str,
+    writers: int,
+    branch: str = "main",
+    lease: float = LONG_LEASE,
 ) -> None:
-    """Threads that queue together, so that one leads the others. Each writes two tables."""
-    graph = open_graph(uri, actor=name, settings=settings())
+    """Threads that queue together, so that one leads the others. Each writes two tables.
+
+    A group takes no further write after a part of the lease. A long lease lets it take all of them
+    on a busy machine, too.
+    """
+    graph = open_graph(uri, actor=name, settings=settings(lease))
+    group._LONGEST_SECONDS = lease  # noqa: SLF001 - only tests need it
     report("open")
 
     def write(number: int) -> None:

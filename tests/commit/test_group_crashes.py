@@ -146,7 +146,7 @@ def test_killed_while_a_group_undoes_itself(graph: Graph, uri: str, point: str) 
 
 def test_a_stopped_group_is_fenced(graph: Graph, uri: str) -> None:
     """SIGSTOP past the lease: the group is rolled back, and its writes are made again, alone."""
-    arguments = {"uri": uri, "name": "g", "writers": WRITERS}
+    arguments = {"uri": uri, "name": "g", "writers": WRITERS, "lease": workloads.LEASE}
     child = start(W + "group_of_writers", arguments, failpoints="group.before_publish=sleep:0.5")
     assert child.wait_for_report() == "open"
     deadline = time.monotonic() + 20

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -10,14 +11,18 @@ from typer.testing import CliRunner
 from omnigraph.cli.main import app
 from omnigraph.errors import NotFound
 from omnigraph.graph.handle import Graph
+from omnigraph.graph.open import init, open_graph
 from omnigraph.lance_store.objects.storage_location import parse_location
 from omnigraph.lance_store.reads.scan import TableShape
 from omnigraph.lance_store.staging.compaction import run_compaction
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.table_upkeep import Layout, LocalWork, Pace, is_due, optimize_table
-from omnigraph.settings.models import MaintenanceSettings
+from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.values.identifiers import node_table
+from omnigraph.values.indexes import BuiltIndex, IndexBuild
 from omnigraph_testing.invariants import assert_at_rest, content
+
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture
@@ -112,6 +117,103 @@ def test_tasks_that_run_while_the_table_moves_are_not_adopted(grown: Graph) -> N
     assert not optimize_table(grown.engine.transaction, "main", key, None, pace)
     assert content(grown)["Note"]["main0"]["text"] == "meanwhile"
     assert_at_rest(grown)
+
+
+def test_rows_that_are_added_while_a_table_is_compacted_do_not_stop_it(grown: Graph) -> None:
+    class Slow(LocalWork):
+        def compact(
+            self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]
+        ) -> tuple[str, ...]:
+            results = super().compact(store, at, tasks)
+            grown.apply({"Note": {"insert": [{"id": "new", "text": "meanwhile"}]}})
+            return results
+
+    wanted = set(content(grown)["Note"]) | {"new"}
+    key, pace = node_table("Note"), Pace(work=Slow())
+    assert optimize_table(grown.engine.transaction, "main", key, None, pace)
+    assert fragments(grown)["main"] == 2
+    assert set(content(grown)["Note"]) == wanted
+    assert grown.verify().ok
+    assert_at_rest(grown)
+
+
+INDEXED = """
+node Doc {
+  name: String @key
+  place: String @index
+  text: String @index
+  tags: [String] @index
+  @index(text, contains=true)
+}
+"""
+QUESTIONS = """
+query by_key($x: String) { match { $d: Doc { name: $x } } return { $d.name as name } }
+query by_place($x: String) { match { $d: Doc { place: $x } } return { $d.name as name } }
+query by_word($x: String) { match { $d: Doc  search($d.text, $x) } return { $d.name as name } }
+query by_part($x: String) { match { $d: Doc  $d.text contains $x } return { $d.name as name } }
+query by_tag($x: String) { match { $d: Doc  $d.tags contains $x } return { $d.name as name } }
+"""
+
+
+class Meddling(LocalWork):
+    """Upkeep during which rows are added, changed and deleted, as a seed says."""
+
+    def __init__(self, graph: Graph, chance: random.Random) -> None:
+        self.graph = graph
+        self.chance = chance
+        self.docs: dict[str, tuple[str, str, str]] = {}
+
+    def write(self, most: int) -> None:
+        for _ in range(self.chance.randrange(most + 1)):
+            name = f"d{self.chance.randrange(40)}"
+            if name in self.docs and self.chance.random() < 0.4:
+                self.graph.apply({"Doc": {"delete": [name]}})
+                del self.docs[name]
+                continue
+            place, word, tag = (f"{kind}{self.chance.randrange(4)}" for kind in ("p", "w", "t"))
+            row = {"name": name, "place": place, "text": f"a {word}", "tags": [tag]}
+            self.graph.apply({"Doc": {"upsert": [row]}})
+            self.docs[name] = (place, word, tag)
+
+    def compact(self, store: Store, at: DatasetVersion, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        results = super().compact(store, at, tasks)
+        self.write(2)
+        return results
+
+    def index(
+        self, store: Store, at: DatasetVersion, builds: tuple[IndexBuild, ...]
+    ) -> tuple[BuiltIndex, ...]:
+        built = super().index(store, at, builds)
+        self.write(3)
+        return built
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=SLOW) for n in range(2, 40))])
+def test_writes_during_upkeep_are_found_through_every_index(uri: str, seed: int) -> None:
+    upkeep = MaintenanceSettings(automatic=False)
+    graph = init(uri, INDEXED, settings=Settings(maintenance=upkeep))
+    work = Meddling(graph, random.Random(seed))
+    adopted = 0
+    for _ in range(6):
+        work.write(8)
+        pace = Pace(work=work)
+        adopted += optimize_table(graph.engine.transaction, "main", node_table("Doc"), None, pace)
+        with open_graph(uri, settings=Settings(maintenance=upkeep)) as fresh:
+            for number in range(4):
+                for question, kind, column in FOUND_BY:
+                    value = f"{kind}{number}"
+                    found = fresh.query(QUESTIONS, question, params={"x": value}).to_pylist()
+                    wanted = {n for n, values in work.docs.items() if values[column] == value}
+                    assert {row["name"] for row in found} == wanted, (question, value)
+            for name in (f"d{n}" for n in range(40)):
+                found = fresh.query(QUESTIONS, "by_key", params={"x": name}).to_pylist()
+                assert bool(found) == (name in work.docs), name
+    assert adopted
+    assert graph.verify().ok
+    assert_at_rest(graph)
+
+
+FOUND_BY = (("by_place", "p", 0), ("by_word", "w", 1), ("by_part", "w", 1), ("by_tag", "t", 2))
 
 
 LIMITS = MaintenanceSettings(fragments=10, deleted_share=0.5, unindexed_rows=100)

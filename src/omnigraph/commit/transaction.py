@@ -44,6 +44,7 @@ from omnigraph.errors import (
     WriterFenced,
 )
 from omnigraph.lance_store.advance import HeadMoved, advance
+from omnigraph.lance_store.staging.rebase import rebase
 from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import BranchState
 from omnigraph.manifest.changed_ids import ChangedIds
@@ -204,7 +205,7 @@ class Transaction:
             if not isinstance(prepared, _Prepared):
                 return prepared
             with self._turn(request):
-                return self._conclude(prepared, operation_id)
+                return self._conclude(self._carried_over(prepared, operation_id), operation_id)
         if not request.small:
             with self._turn(request), yielding.awaited() if request.long_build else nullcontext():
                 return self._make(request, build, operation_id)
@@ -219,6 +220,28 @@ class Transaction:
         if not isinstance(prepared, _Prepared):
             return prepared
         return self._conclude(prepared, operation_id)
+
+    def _carried_over(self, prepared: _Prepared, operation_id: str) -> _Prepared:
+        """Upkeep on the tables as they are now, if what was made of their files is still right.
+
+        Otherwise it is left as it is, and `_revalidate` refuses it.
+        """
+        request, publication = prepared.request, prepared.publication
+        if request.kind is not IntentKind.MAINTENANCE:
+            return prepared
+        state = self._reader.state(prepared.ref)
+        if state.deleted or state.schema_id != publication.on_schema_id:
+            return prepared
+        staged = []
+        for table in prepared.staged:
+            pin = state.tables.get(table.pin.key)
+            write = None if pin is None else rebase(self.store, table.write, pin.at)
+            if pin is None or write is None:
+                return prepared
+            staged.append(replace(table, pin=pin, write=write))
+        moves = tuple(table.move(operation_id) for table in staged)
+        current = replace(publication, based_on=state.version, moves=moves)
+        return replace(prepared, staged=tuple(staged), publication=current)
 
     def _turn_or_ride(self, request: WriteRequest, build: Build, operation_id: str) -> WriteReceipt:
         """Wait for a turn, or for a writer that takes this write along with its own."""

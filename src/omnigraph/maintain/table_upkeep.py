@@ -8,7 +8,7 @@ on Spark. `look_after` does it for one table, if the table needs it (`look_at`, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from omnigraph.catalog.index_plan import wanted_indexes
@@ -43,9 +43,9 @@ _INDEX_ATTEMPTS = 5
 
 ACTOR = "omnigraph:upkeep"
 """Who looks after tables without being asked."""
-# An attempt that does not queue loses when a writer commits first. After this many lost attempts a
-# pass waits in the queue like a write; it rewrites only fragments below `compacted_rows`, so that
-# other writers do not wait long.
+# A compaction that does not queue loses when a writer deletes rows of its fragments first. After
+# this many lost attempts it waits in the queue like a write; it rewrites only fragments below
+# `compacted_rows`, so that other writers do not wait long.
 _PATIENT_ATTEMPTS = 2
 # A smaller table queues at once, because rewriting all of it takes no longer than a few commits.
 _QUICK_BYTES = 4 * 1024 * 1024
@@ -82,8 +82,8 @@ HERE = LocalWork()
 class Upkeep:
     """Upkeep of the tables of branches, as one actor.
 
-    A writer that commits to a table at the same time wins. The methods return the names of the
-    types that were left undone because of that.
+    A writer that changes the rows of a fragment at the same time as it is compacted wins. The
+    methods return the names of the types that were left undone because of that.
     """
 
     reader: ManifestReader
@@ -160,7 +160,7 @@ class Pace:
     rows_per_fragment: int | None = None
     """Fragments of more rows are left alone; None merges all that can be merged."""
     in_turn: bool = False
-    """Wait in the queue of this host like a write; other writers then wait for the whole pass."""
+    """Wait in the queue of this host like a write; other writers then wait for a compaction."""
     work: TableWork = HERE
 
 
@@ -174,7 +174,7 @@ def optimize_table(
     actor_id: str | None,
     pace: Pace = THOROUGH,
 ) -> bool:
-    """Extend the indexes, then compact; False when another writer committed first.
+    """Extend the indexes, then compact; False when another writer changed the fragments first.
 
     Indexes come first, because Lance does not compact fragments of different index coverage
     together. They come again at the end, because on a branch the first compaction has to drop the
@@ -213,9 +213,10 @@ def index_table(
     pace: Pace = THOROUGH,
     columns: Collection[str] | None = None,
 ) -> bool:
-    """Build the declared indexes that are missing; False when another writer committed first.
+    """Build the declared indexes that are missing; False when their fragments were changed first.
 
-    With `columns`, only the indexes of these.
+    With `columns`, only the indexes of these. Writers never wait for a build, because one over all
+    rows of a large table takes seconds.
     """
     store = transaction.store
 
@@ -230,7 +231,8 @@ def index_table(
         built = pace.work.index(store, at, builds)
         return ChangeSet((AdoptIndexes(key, at.location, at.branch, at.version, built),))
 
-    return _run(transaction, _request("index", branch, key, actor_id, pace), build)
+    beside_writers = replace(pace, in_turn=False)
+    return _run(transaction, _request("index", branch, key, actor_id, beside_writers), build)
 
 
 def _request(
@@ -312,8 +314,8 @@ def look_after(
     if not is_due(layout, settings):
         return
     if layout.unindexed_rows >= settings.unindexed_rows:
-        for in_turn in (False, True):
-            pace = Pace(settings.compacted_rows, in_turn=in_turn, work=work)
+        pace = Pace(settings.compacted_rows, work=work)
+        for _ in range(_INDEX_ATTEMPTS):
             if stopped() or index_table(transaction, branch, key, ACTOR, pace, columns=(ID,)):
                 break
     if not whole:
