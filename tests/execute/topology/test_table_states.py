@@ -16,11 +16,17 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument, OmnigraphError
 from omnigraph.execute.evaluation.row_expressions import row_rules
-from omnigraph.execute.topology.adjacency import INTO, OUT, Adjacency, PatchedAdjacency
+from omnigraph.execute.topology.adjacency import (
+    INTO,
+    OUT,
+    Adjacency,
+    PatchedAdjacency,
+    StoredAdjacency,
+)
 from omnigraph.execute.topology.cache_files import CacheFiles, StoredTopology
-from omnigraph.execute.topology.neighbours import Neighbours
+from omnigraph.execute.topology.neighbours import Neighbours, StoredNeighbours
 from omnigraph.execute.topology.scoped_states import PatchedScope, ScopedContent
-from omnigraph.execute.topology.table_content import PatchedContent
+from omnigraph.execute.topology.table_content import PatchedContent, StoredContent, TableContent
 from omnigraph.execute.topology.table_states import DeriveLimits
 from omnigraph.execute.views.snapshot_views import NO_FILES, SnapshotViews, ViewCache
 from omnigraph.graph.handle import Graph
@@ -454,3 +460,57 @@ def test_states_that_only_moved_on_disk_share_what_is_in_memory(tmp_path: Path) 
     assert after.addresses.tolist() != before.addresses.tolist()
     branch = SnapshotViews(graph.snapshot("other"), cache).table(key)
     assert branch.ids is held[0]
+
+
+def test_what_is_made_while_its_tables_move_on_disk_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = init(tmp_path / "g", SCHEMA)
+    for name in PEOPLE:
+        graph.apply({"Person": Edit(insert=[person(name, 1)])})
+        graph.apply({"Knows": Edit(insert=[edge(f"to {name}", PEOPLE[0], name)])})
+    cache = ViewCache(graph.engine.reader, 1 << 30)
+    key = "Knows"
+    before = SnapshotViews(graph.snapshot(), cache).adjacency(key)
+    moved: list[Adjacency] = []
+    make = StoredAdjacency.make
+
+    def moves_meanwhile(adjacency: StoredAdjacency, direction: str) -> StoredNeighbours:
+        made = make(adjacency, direction)
+        graph.optimize()
+        moved.append(SnapshotViews(graph.snapshot(), cache).adjacency(key))
+        return made
+
+    monkeypatch.setattr(StoredAdjacency, "make", moves_meanwhile)
+    made = before.out
+    [after] = moved
+    assert after is not before
+    assert after.contents.edges.at != before.contents.edges.at
+    assert after.in_memory(OUT) is made
+    assert after.out is made
+
+
+def test_what_is_loaded_while_its_table_moves_on_disk_is_not_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = init(tmp_path / "g", SCHEMA)
+    for name in PEOPLE:
+        graph.apply({"Person": Edit(insert=[person(name, 1)])})
+    cache = ViewCache(graph.engine.reader, 1 << 30)
+    key = TableKey.parse("node:Person")
+    before = SnapshotViews(graph.snapshot(), cache).table(key).content
+    moved: list[TableContent] = []
+    sort = StoredContent._sort
+
+    def moves_meanwhile(content: StoredContent) -> pa.Array:
+        ids = sort(content)
+        graph.optimize()
+        moved.append(SnapshotViews(graph.snapshot(), cache).table(key).content)
+        return ids
+
+    monkeypatch.setattr(StoredContent, "_sort", moves_meanwhile)
+    ids = before.ids
+    [after] = moved
+    assert after.at != before.at
+    assert after.loaded_ids is ids
+    assert after.column("age") is not None

@@ -6,6 +6,7 @@ adjacency and the ids that commits changed (`PatchedAdjacency`).
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -81,14 +82,34 @@ class Adjacency(Held, ABC):
 
     def __init__(self, contents: EdgeContents) -> None:
         self.contents = contents
+        self._moved_to: Adjacency | None = None
 
     @counted
     def out(self) -> Neighbours:
-        return self.make(OUT)
+        return self._made_for_all(OUT)
 
     @counted
     def into(self) -> Neighbours:
-        return self.make(INTO)
+        return self._made_for_all(INTO)
+
+    def _made_for_all(self, direction: str) -> Neighbours:
+        """A direction, which is also given to the adjacencies that this one moved to meanwhile."""
+        near = self.__dict__[direction] = self.make(direction)
+        later = self._moved_to
+        while later is not None:
+            later.__dict__.setdefault(direction, near)
+            later.grown()
+            later = later._moved_to  # noqa: SLF001 - of the same family
+        return near
+
+    def _move_to(self, later: Adjacency) -> None:
+        """Give what is made, and what is being made. Both share the lock, so it is made once.
+
+        `_moved_to` is set first, so that a direction that is ready meanwhile is not missed.
+        """
+        later.__dict__["_making"] = self.__dict__.setdefault("_making", threading.RLock())
+        self._moved_to = later
+        later.__dict__.update(self.made)
 
     @property
     def made(self) -> dict[str, Neighbours]:
@@ -239,7 +260,7 @@ class StoredAdjacency(Adjacency):
 
     def moved(self, contents: EdgeContents) -> StoredAdjacency:
         found = StoredAdjacency(contents, self.stored)
-        found.__dict__.update(self.made)
+        self._move_to(found)
         return found
 
     def make(self, direction: str) -> StoredNeighbours:
@@ -347,7 +368,7 @@ class PatchedAdjacency(Adjacency):
 
     def moved(self, contents: EdgeContents) -> PatchedAdjacency:
         found = PatchedAdjacency(contents, self.base, self._patches, self._new)
-        found.__dict__.update(self.made)
+        self._move_to(found)
         return found
 
     def settled(self, stored: StoredTopology) -> StoredAdjacency:

@@ -101,6 +101,7 @@ class TableContent(Held, ABC):
         """Columns that queries have read from storage. A build loads them, too."""
         self._codes: dict[str, ColumnCodes] = {}
         self._plain: dict[str, PlainColumn] = {}
+        self._moved_to: StoredContent | None = None
 
     @property
     def unscoped(self) -> TableContent:
@@ -176,12 +177,25 @@ class TableContent(Held, ABC):
         """The ids, if nothing has to be read; else None."""
 
     def moved(self, at: DatasetVersion, dataset: Dataset, stored: StoredTopology) -> StoredContent:
-        """The same rows in another version. Values by position are valid there, too."""
-        content = StoredContent(self.name, at, dataset, stored, self.loaded_ids)
-        content.columns = dict(self.columns)
-        content._codes = dict(self._codes)  # noqa: SLF001 - of the same family
+        """The same rows in another version. Values by position are valid there, too.
+
+        What this content is loading is given to the other one when it is loaded. Both share the
+        lock, so it is loaded once. `_moved_to` is set first, so that nothing is missed.
+        """
+        content = StoredContent(self.name, at, dataset, stored)
+        content.lock = content._making = self.lock  # noqa: SLF001 - of the same family
+        self._moved_to = content
+        content.take(self.loaded_ids, dict(self.columns))
+        content._codes = dict(self._codes)  # noqa: SLF001
         content.wanted = set(self.wanted)
         return content
+
+    def _give(self, ids: pa.Array | None, columns: dict[str, pa.Array]) -> None:
+        """Give what was loaded to the contents that this one moved to meanwhile."""
+        later = self._moved_to
+        while later is not None:
+            later.take(ids, columns)
+            later = later._moved_to  # noqa: SLF001
 
     def column(self, name: str) -> pa.Array:
         if name == "id":
@@ -192,6 +206,7 @@ class TableContent(Held, ABC):
                 found = self.columns.get(name)
                 if found is None:
                     found = self.columns[name] = self.load_column(name)
+                    self._give(None, {name: found})
             self.grown()
         return found
 
@@ -297,6 +312,13 @@ class StoredContent(TableContent):
         self._ids = ids
         self._order: StorageOrder | None = None
 
+    def take(self, ids: pa.Array | None, columns: dict[str, pa.Array]) -> None:
+        """Take what a content with the same rows has loaded."""
+        if self._ids is None:
+            self._ids = ids
+        self.columns = {**columns, **self.columns}
+        self.grown()
+
     @cached_property
     def count(self) -> int:
         return int(self.dataset.count_rows())
@@ -328,6 +350,7 @@ class StoredContent(TableContent):
                 if found is None:
                     found = self._sort()
                 self._ids = found
+                self._give(found, {})
             self.grown()
         return found
 
