@@ -87,22 +87,39 @@ def test_a_branch_is_rewritten_by_itself(scattered: Graph) -> None:
     assert scattered.query(ALL, branch="b").to_arrow() == before
 
 
-def test_a_writer_who_gets_in_between_wins(scattered: Graph, monkeypatch: Any) -> None:
+def test_a_writer_who_changes_rows_in_between_wins(scattered: Graph, monkeypatch: Any) -> None:
     upkeep = type(scattered.engine.spark_upkeep)
     compact = upkeep.compact
 
     def slow(self: Any, store: Any, at: Any, tasks: Any) -> Any:
         done = compact(self, store, at, tasks)
-        scattered.apply(
-            {"P": Edit(insert=[{"name": f"late{os.urandom(4).hex()}", "n": 1, "text": ""}])}
-        )
+        late = {"name": "late", "n": 1, "text": os.urandom(4).hex()}
+        scattered.apply({"P": Edit(upsert=[late])})
         return done
 
+    scattered.apply({"P": Edit(insert=[{"name": "late", "n": 0, "text": ""}])})
     monkeypatch.setattr(upkeep, "compact", slow)
     assert scattered.optimize("main", ["P"], engine="spark") == ["P"]
-    assert scattered.query(
-        "query q() { match { $p: P } return { count($p) as n } }"
-    ).to_pylist() == [{"n": 12}]
+    late = "query q() { match { $p: P { name: \"late\" } } return { $p.n } }"
+    assert [list(row.values()) for row in scattered.query(late).to_pylist()] == [[1]]
+    assert_at_rest(scattered)
+
+
+def test_a_compaction_outlives_a_writer_who_adds_rows(scattered: Graph, monkeypatch: Any) -> None:
+    upkeep = type(scattered.engine.spark_upkeep)
+    compact = upkeep.compact
+
+    def slow(self: Any, store: Any, at: Any, tasks: Any) -> Any:
+        done = compact(self, store, at, tasks)
+        scattered.apply({"P": Edit(insert=[{"name": "late", "n": 1, "text": ""}])})
+        return done
+
+    count = "query q() { match { $p: P } return { count($p) as n } }"
+    before = scattered.query(count).to_pylist()[0]["n"]
+    monkeypatch.setattr(upkeep, "compact", slow)
+    assert scattered.optimize("main", ["P"], engine="spark") == []
+    assert fragments(scattered) == 2, "the rewritten rows and the late one"
+    assert scattered.query(count).to_pylist() == [{"n": before + 1}]
     assert_at_rest(scattered)
 
 
@@ -173,7 +190,7 @@ def test_indexes_of_every_kind_are_the_local_ones(docs: Graph, tmp_path: Path) -
     assert_at_rest(docs)
 
 
-def test_an_index_that_a_writer_outran_is_not_adopted(docs: Graph, monkeypatch: Any) -> None:
+def test_an_index_outlives_a_writer_who_adds_rows(docs: Graph, monkeypatch: Any) -> None:
     upkeep = type(docs.engine.spark_upkeep)
     index = upkeep.index
     late: list[int] = []
@@ -186,8 +203,11 @@ def test_an_index_that_a_writer_outran_is_not_adopted(docs: Graph, monkeypatch: 
         return done
 
     monkeypatch.setattr(upkeep, "index", slow)
-    assert docs.ensure_indices(types=["Doc"], engine="spark") == [], "done at the second attempt"
+    assert docs.ensure_indices(types=["Doc"], engine="spark") == []
     assert late
+    states = [row for row in docs.index_status() if row.type_name == "Doc"]
+    assert states and all(row.pending_rows <= 1 for row in states), "only the late row is left"
+    assert docs.ensure_indices(types=["Doc"], engine="spark") == []
     assert all(row.pending_rows == 0 for row in docs.index_status() if row.type_name == "Doc")
     assert docs.verify(full=True).ok
 
