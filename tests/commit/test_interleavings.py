@@ -280,9 +280,7 @@ def test_a_write_to_old_rows_makes_a_compaction_give_up(
         graph.apply({"Note": {"insert": [{"id": f"m{number}", "text": "x"}]}})
     assert graph.ensure_indices(types=["Note"]) == [], "so the compaction is staged first"
     rival = other_handle(graph)
-    meanwhile(
-        monkeypatch, "commit.after_stage", lambda: rival.apply({"Note": {"delete": ["m0"]}})
-    )
+    meanwhile(monkeypatch, "commit.after_stage", lambda: rival.apply({"Note": {"delete": ["m0"]}}))
     assert graph.optimize(types=["Note"]) == ["main: Note"]
     assert set(content(graph)["Note"]) == {"n0", "m1", "m2", "m3"}
     assert_at_rest(graph)

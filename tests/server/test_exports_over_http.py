@@ -153,7 +153,8 @@ def test_a_long_export_keeps_cleanup_away(
     monkeypatch.setattr(export_streams, "_YOUNG_SHARE", 0.0)
     slow = slow_client(server)
     with slow, slow.stream("POST", "/export", json={}, headers=PLAIN) as answer:
-        next(answer.iter_raw(1000))
+        chunks = answer.iter_raw(1000)  # the connection is closed with its iterator
+        next(chunks)
         assert [seen.intent.kind for seen in local.engine.board.others()] == ["hold"]
     wait_for(lambda: not list(local.engine.board.others()))
 

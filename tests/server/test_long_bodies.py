@@ -15,7 +15,7 @@ _MB = 1_000_000
 
 
 def load_and_export(folder: Path, size: int) -> tuple[int, int]:
-    """(peak after a load of this size, peak after an export of it that is read slowly)."""
+    """Peak bytes of the server after a load of this size, and after an export of it."""
     uri = folder / f"graph-{size}.omni"
     omnigraph.init(uri, LONG_BODY_SCHEMA).close()
     with ProcessServer(uri, "--unauthenticated", "--max-load-bytes", "0") as server:
@@ -44,6 +44,7 @@ def load_and_export(folder: Path, size: int) -> tuple[int, int]:
 def test_peak_memory_of_a_long_load_and_export(tmp_path: Path) -> None:
     short = load_and_export(tmp_path, 100 * _MB)
     long = load_and_export(tmp_path, 600 * _MB)
-    # Buffers of the writer fill up to a fixed size; the lines themselves are never held.
+    # Buffers of writer and sorter fill up to a fixed size; the lines themselves are never held.
     assert long[0] - short[0] < 250 * _MB, (short, long)
-    assert long[1] - long[0] < 250 * _MB, (short, long)
+    assert long[1] - short[1] < 250 * _MB, (short, long)
+    assert long[1] - long[0] < 400 * _MB, (short, long)

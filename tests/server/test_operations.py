@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,6 +13,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.commit.operation_log import OperationLog
+from omnigraph.errors import StorageFailure
 from omnigraph.graph.open import open_graph
 from omnigraph_testing.http_server import ThreadServer, wait_until
 
@@ -55,6 +58,24 @@ def test_an_operation_fails(http: httpx.Client) -> None:
     assert http.get("/operations/nonsense").status_code == 404
     failed = http.get("/operations?status=failed").json()["operations"]
     assert failed[0]["error"]["code"] == "not_found"
+
+
+def test_the_body_of_an_operation_that_never_begins_is_removed(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    bodies = []
+
+    def begin(*_: Any) -> None:
+        bodies.extend(path.name for path in tmp_path.iterdir())
+        raise StorageFailure("the disk is full")
+
+    monkeypatch.setattr(OperationLog, "begin", begin)
+    headers = LATER | {"Content-Type": "application/x-ndjson"}
+    answer = http.post("/load/ndjson", content=b"{}", headers=headers)
+    assert answer.status_code == 500, answer.text
+    assert len(bodies) == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_operation_is_cancelled(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_a_writer_who_changes_rows_in_between_wins(scattered: Graph, monkeypatch
     scattered.apply({"P": Edit(insert=[{"name": "late", "n": 0, "text": ""}])})
     monkeypatch.setattr(upkeep, "compact", slow)
     assert scattered.optimize("main", ["P"], engine="spark") == ["P"]
-    late = "query q() { match { $p: P { name: \"late\" } } return { $p.n } }"
+    late = 'query q() { match { $p: P { name: "late" } } return { $p.n } }'
     assert [list(row.values()) for row in scattered.query(late).to_pylist()] == [[1]]
     assert_at_rest(scattered)
 
@@ -206,7 +206,8 @@ def test_an_index_outlives_a_writer_who_adds_rows(docs: Graph, monkeypatch: Any)
     assert docs.ensure_indices(types=["Doc"], engine="spark") == []
     assert late
     states = [row for row in docs.index_status() if row.type_name == "Doc"]
-    assert states and all(row.pending_rows <= 1 for row in states), "only the late row is left"
+    assert states
+    assert all(row.pending_rows <= 1 for row in states), "only the late row is left"
     assert docs.ensure_indices(types=["Doc"], engine="spark") == []
     assert all(row.pending_rows == 0 for row in docs.index_status() if row.type_name == "Doc")
     assert docs.verify(full=True).ok

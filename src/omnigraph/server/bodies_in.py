@@ -216,17 +216,22 @@ class BodyStream:
 class KeptBody:
     """A body that was received before its work begins; its file is removed at the end."""
 
+    file: IO[bytes]
+
     def __init__(self, path: Path, fingerprint: str, received: int) -> None:
         self._path = path
         self.fingerprint = fingerprint
         self.received = received
-        self.file: IO[bytes] = path.open("rb")
 
     def __enter__(self) -> Self:
+        self.file = self._path.open("rb")
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.file.close()
+        self.remove()
+
+    def remove(self) -> None:
         self._path.unlink(missing_ok=True)
 
     def spooled(self, directory: str | None) -> Path:

@@ -139,7 +139,7 @@ async def _load_body(call: Call, opened: Opener) -> Any:
         with kept:
             return _load_opened(call, kept, opened)
 
-    return await run_later(call, work, call.query.branch)
+    return await run_later(call, work, call.query.branch, unused=kept.remove)
 
 
 def _load_opened(call: Call, body: Body, opened: Opener) -> Reply:

@@ -54,8 +54,14 @@ def wants_later(call: Call) -> bool:
     return "respond-async" in {part.strip().lower() for part in given.split(",")}
 
 
-async def run_later(call: Call, work: Callable[[], Any], branch: str | None = None) -> Reply:
-    """Start the work, and answer with its operation.
+async def run_later(
+    call: Call,
+    work: Callable[[], Any],
+    branch: str | None = None,
+    *,
+    unused: Callable[[], None] = lambda: None,
+) -> Reply:
+    """Start the work, and answer with its operation; `unused` is called when it never starts.
 
     A refusal that comes at once, such as one of the policy, is the answer itself.
     """
@@ -63,17 +69,22 @@ async def run_later(call: Call, work: Callable[[], Any], branch: str | None = No
     loop = asyncio.get_running_loop()
     kind = call.route.operation_id
     target = branch or getattr(call.body, "target", None) or getattr(call.body, "branch", None)
-    operation = await loop.run_in_executor(
-        call.state.writes,
-        lambda: log.begin(
-            kind, call.actor, call.idempotency_key, _COMMITS.get(kind), target or MAIN
-        ),
-    )
+    try:
+        operation = await loop.run_in_executor(
+            call.state.writes,
+            lambda: log.begin(
+                kind, call.actor, call.idempotency_key, _COMMITS.get(kind), target or MAIN
+            ),
+        )
+    except BaseException:
+        unused()
+        raise
     call.operation_key = operation.begun.idempotency_key
     call.cancel = operation.cancel
     running = loop.run_in_executor(
         call.state.writes, lambda: _carry_out(call, log, operation, work)
     )
+    running.add_done_callback(lambda ended: unused() if ended.cancelled() else None)
     await asyncio.wait({running}, timeout=_FAILS_AT_ONCE_SECONDS)
     failure = running.result() if running.done() else None
     if failure is not None:
