@@ -133,7 +133,7 @@ def list_rejects(root: Path, notes: list[str]) -> Figure:
         without["cpu"],
         "s",
         "<= 1.1",
-        against="the same load without the file",
+        against="our own, the same load without the file",
     )
 
 
@@ -152,7 +152,7 @@ def reload(root: Path, edges: int, notes: list[str]) -> Figure:
         first["cpu"],
         "s",
         "<= 1.3",
-        against="the first load",
+        against="our own, the first load",
     )
 
 
