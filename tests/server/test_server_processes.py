@@ -24,6 +24,8 @@ from omnigraph_testing.invariants import assert_at_rest
 
 INSERT = "query add($name: String) { insert Person { name: $name } }"
 WRITES = 18
+KEYED_CLIENTS, CLIENTS_OF_GROUPS = 6, 24
+POINTS_OF_EACH_WRITE = ("group.after_stage", "group.after_advance_first", "group.after_member")
 FORK_POINTS = ("commit.after_fork_branch", "commit.after_fork_publish")  # not on main
 SLOW_FAILPOINT = {"OMNIGRAPH_FAILPOINTS": "commit.before_publish=sleep:2"}
 
@@ -75,6 +77,34 @@ def test_a_draining_server_finishes_what_it_began(uri: str, tmp_path: Path) -> N
     with omnigraph.open(uri) as found:
         assert "zoe" in found.read("Person")["name"].to_pylist()
         assert_at_rest(found)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_draining_server_refuses_connections_when_it_accepts_no_more(
+    uri: str, tmp_path: Path, workers: str
+) -> None:
+    """A connection that nobody takes would wait for the slowest request, and then be lost."""
+    arguments = (uri, "--unauthenticated", "--workers", workers)
+    slow = {"OMNIGRAPH_FAILPOINTS": "commit.before_publish=sleep:8"}
+    serving = ProcessServer(*arguments, environment=slow, log=tmp_path / "log")
+    with serving as server, server.client() as client, server.graph_client() as graph:
+        answers: list[httpx.Response] = []
+        writer = threading.Thread(target=lambda: answers.append(insert(graph, "zoe")))
+        writer.start()
+        wait_until(lambda: _writes(client) == 1)
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: _is_refused(server))
+        assert answers == [], "the write is still in flight"
+        writer.join()
+        assert answers[0].status_code == 200, answers[0].text
+        assert server.stop() == 0, server.log_text()
+
+
+def _is_refused(server: ProcessServer) -> bool:
+    with socket.socket() as connection:
+        connection.settimeout(0.5)
+        return connection.connect_ex((httpx.URL(server.url).host, httpx.URL(server.url).port)) != 0
 
 
 def _writes(client: httpx.Client) -> float:
@@ -170,13 +200,13 @@ def test_retries_by_key_lose_nothing_and_double_nothing(
 ) -> None:
     """Workers are killed in the middle of commits while clients repeat by their keys."""
     arguments = (uri, "--unauthenticated", "--workers", "2")
-    # Groups need many clients. Their second is the one that dies, in every worker anew.
-    grouped = point in failpoints.GROUP_POINTS
+    grouped = point in failpoints.GROUP_POINTS  # groups need many clients
     environment = {
-        "OMNIGRAPH_FAILPOINTS": f"{point}=kill@{2 if grouped else 3}",
+        "OMNIGRAPH_FAILPOINTS": f"{point}=kill@{_deadly_visit(point)}",
         "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "64",  # all of the clients are one actor
     }
-    clients_at_once, writes = (24, 48) if grouped else (6, WRITES)
+    clients_at_once = CLIENTS_OF_GROUPS if grouped else KEYED_CLIENTS
+    writes = 2 * CLIENTS_OF_GROUPS if grouped else WRITES
     serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
     with serving as server:
         with ThreadPoolExecutor(clients_at_once) as clients:
@@ -192,6 +222,17 @@ def test_retries_by_key_lose_nothing_and_double_nothing(
         assert set(done) <= set(by_id)
         assert len(set(done)) == writes
         assert_at_rest(graph)
+
+
+def _deadly_visit(point: str) -> int:
+    """The visit of a point that kills, in every worker anew: after its first commits.
+
+    Each write of a group visits some points. The second visit would end the first group of each
+    worker, so that a worker would make no more than the one write before it.
+    """
+    if point in POINTS_OF_EACH_WRITE:
+        return CLIENTS_OF_GROUPS // 2
+    return 2 if point in failpoints.GROUP_POINTS else 3
 
 
 def _until_known(server: ProcessServer, number: int) -> str:

@@ -109,6 +109,10 @@ class _Supervisor:
             self._start(directory)
         while self._children:
             self._look()
+            if self._ending:
+                # Workers stop to accept on their own. A connection that comes later is refused;
+                # on this socket it would wait for nobody.
+                self._bound.close()
             for child in [c for c in self._children if c.process.poll() is not None]:
                 self._ended(child, directory)
         return max(self._codes, default=0)
@@ -150,7 +154,8 @@ class _Supervisor:
                     told.is_ready = True
                 else:
                     told.process.wait()
-        if not self._announced and all(child.is_ready for child in self._children):
+        ready = all(child.is_ready for child in self._children)
+        if ready and not self._announced and not self._ending:
             self._announced = True
             announce(self._bound, self._mode)
 
