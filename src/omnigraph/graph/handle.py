@@ -519,7 +519,7 @@ class Graph:
             idempotency_key: A second load with the same key returns the first commit.
             stream_batch: The batch of a stream that this load commits; a batch that was committed
                 before changes nothing.
-            details: What `Commit.details` of the commit records, as JSON by subject.
+            details: What `Commit.details` of the commit records: a JSON object by subject.
             dry_run: Check the input and count what would change, without a commit. The receipt
                 says `dry_run` and has no commit; violations are raised as by the load itself.
             before_commit: Called with the receipt of the planned write, which has no commit yet.
@@ -527,6 +527,7 @@ class Graph:
                 changed the counts since.
         """
         from omnigraph.graph import bulk
+        from omnigraph.load.commit_details import details_to_record
         from omnigraph.load.input_files import TextForm
         from omnigraph.load.modes import LoadModes
         from omnigraph.load.options import LoadOptions, OnError
@@ -544,7 +545,7 @@ class Graph:
             columns=map if map is not None else columns,
             text=TextForm(encoding, delimiter, quote),
             stream_batch=stream_batch,
-            details=details or {},
+            details=details_to_record(details),
             on_error=OnError.parse(on_error),
             max_errors=max_errors,
             rejects=rejects,
