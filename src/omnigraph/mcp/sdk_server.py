@@ -19,7 +19,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.mcp.agent_tools import SERVER_NAME, AgentTools
 from omnigraph.mcp.guide_texts import instructions
 from omnigraph.mcp.tool_answers import Json, ToolAnswer
-from omnigraph.values.json_values import json_form
+from omnigraph.values.json_values import json_form, utf8_form
 
 Context = ServerRequestContext[Any, Any]
 ToolsOf = Callable[[Context], AgentTools]
@@ -57,7 +57,7 @@ def sdk_server(tools_of: ToolsOf, pool: Executor) -> Server[Any]:
             tools, lambda cancel: tools.call(params.name, params.arguments, cancel)
         )
         return types.CallToolResult(
-            content=[types.TextContent(text=answer.text)],
+            content=[types.TextContent(text=utf8_form(answer.text))],
             structured_content=plain_body(answer.body),
             is_error=answer.is_error,
         )
@@ -98,5 +98,5 @@ def _declared(tools: AgentTools) -> list[Json]:
 
 def plain_body(body: Json) -> Json:
     """The body in values that JSON has; the SDK knows no moments and no bytes."""
-    found: Json = json.loads(json.dumps(body, default=json_form))
+    found: Json = utf8_form(json.loads(json.dumps(body, default=json_form)))
     return found

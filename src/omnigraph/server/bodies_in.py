@@ -100,6 +100,8 @@ def decode_body(call: Call, entry: RouteEntry) -> Any:
         raise Refusal(400, f"the body is not JSON: {error}") from None
     except UnicodeDecodeError as error:
         raise Refusal(400, f"the body is not UTF-8: {error.reason}") from None
+    except RecursionError:
+        raise Refusal(400, "the body is not JSON that can be read: nested too deeply") from None
 
 
 @lru_cache(maxsize=256)

@@ -111,12 +111,27 @@ class Call:
     @property
     def idempotency_key(self) -> str | None:
         """The `Idempotency-Key` header: at most 128 visible ASCII characters."""
-        key = self.header(b"idempotency-key")
-        if key is None:
+        given = self.headers_named(b"idempotency-key")
+        if not given:
             return self.operation_key
-        if not 1 <= len(key) <= 128 or not all("!" <= letter <= "~" for letter in key):
-            raise Refusal(400, "Idempotency-Key is 1 to 128 visible ASCII characters")
-        return key
+        if len(given) > 1:
+            raise Refusal(400, "the request has several Idempotency-Key headers: send one")
+        return _usable_key(given[0].decode("latin-1"))
+
+    def key_or(self, in_body: str | None) -> str | None:
+        """The `Idempotency-Key` header, or the key that a body may have instead."""
+        key = self.idempotency_key
+        if in_body is None:
+            return key
+        if key not in (None, in_body):
+            raise Refusal(400, "the header Idempotency-Key and the body have two keys: send one")
+        return _usable_key(in_body)
+
+
+def _usable_key(key: str) -> str:
+    if not 1 <= len(key) <= 128 or not all("!" <= letter <= "~" for letter in key):
+        raise Refusal(400, "Idempotency-Key is 1 to 128 visible ASCII characters")
+    return key
 
 
 async def in_thread(

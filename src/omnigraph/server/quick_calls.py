@@ -56,7 +56,7 @@ def quick_call(call: Call) -> QuickCall | None:
         return None
     try:
         message = msgspec.json.decode(call.raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(message, dict) or message.keys() != _MESSAGE:
         return None

@@ -11,7 +11,7 @@ import msgspec
 
 from omnigraph.errors import NotFound, OmnigraphError
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.values.json_values import json_form
+from omnigraph.values.json_values import json_form, utf8_form
 from omnigraph.wire.envelopes import ErrorAnswer, answer_of, refusal
 
 Scope = MutableMapping[str, Any]
@@ -83,7 +83,11 @@ def head_lines(headers: Headers) -> bytes:
 
 def encode(value: Any) -> bytes:
     """A value as JSON; the forms of moments and bytes are those of data files."""
-    return _encoder.encode(value)
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        # A message repeats what a request said, and JSON can say half of a surrogate pair.
+        return _encoder.encode(utf8_form(msgspec.to_builtins(value, enc_hook=json_form)))
 
 
 def reply_of(error: BaseException, request_id: str) -> Reply:

@@ -58,6 +58,19 @@ def finite(value: Any) -> Any:
             return value
 
 
+def utf8_form(value: Any) -> Any:
+    r"""The same value with `\udXXX` for half of a surrogate pair, because UTF-8 cannot write it."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {utf8_form(key): utf8_form(item) for key, item in value.items()}
+        case list() | tuple():
+            return [utf8_form(item) for item in value]
+        case _:
+            return value
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """JSON as `load` reads it: RFC 3339 times, `base64:` bytes, finite numbers."""
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import tarfile
 import tempfile
@@ -52,6 +53,10 @@ LoadInput = tuple[Any, dict[str, Any]]
 INDEX = "sources.json"
 _LARGEST_INDEX = 4 * 1024 * 1024
 _COPY_BYTES = 1024 * 1024
+_LONGEST_NAME = 255
+"""Bytes that file systems allow for the name of a file."""
+_NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder of JSON raises for bytes of any kind."""
 _STATUSES = (202, 400, 401, 403, 404, 408, 409, 412, 413, 415, 424, 429, 503)
 
 
@@ -370,7 +375,7 @@ def _details(text: str | None) -> dict[str, Any] | None:
 def _json_object(name: str, text: str, kind: type[dict[str, Any]]) -> dict[str, Any]:
     try:
         found: dict[str, Any] = msgspec.json.decode(text, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except _NOT_READABLE as error:
         raise Refusal(400, f"{name} is a JSON object: {error}") from None
     return found
 
@@ -423,7 +428,9 @@ def _members_on_disk(archive: tarfile.TarFile, folder: Path) -> tuple[list[Sourc
             index = _index(member, content)
             continue
         # The folder of a member is a number, so equal names of files do not meet.
-        place = folder / str(len(paths)) / Path(member.name).name
+        place = folder / str(len(paths)) / _file_name(member)
+        if member.name in paths:
+            raise InvalidArgument(f"the archive has two files {member.name!r}")
         place.parent.mkdir()
         with place.open("wb") as kept:
             shutil.copyfileobj(content, kept, _COPY_BYTES)
@@ -437,12 +444,20 @@ def _members_on_disk(archive: tarfile.TarFile, folder: Path) -> tuple[list[Sourc
     return found, index.details
 
 
+def _file_name(member: tarfile.TarInfo) -> str:
+    """The last part of the name of a member, by which a file of its own can be called."""
+    name = Path(member.name).name
+    if name in ("", "..") or "\0" in name or len(os.fsencode(name)) > _LONGEST_NAME:
+        raise InvalidArgument(f"{member.name[:_LONGEST_NAME]!r} in the archive names no file")
+    return name
+
+
 def _index(member: tarfile.TarInfo, content: IO[bytes]) -> ArchiveIndex:
     if member.name != INDEX or member.size > _LARGEST_INDEX:
         raise InvalidArgument(f"the first member of the archive is {INDEX}, not {member.name}")
     try:
         found = msgspec.json.decode(content.read(), type=list[ArchivedFile] | ArchiveIndex)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except _NOT_READABLE as error:
         raise InvalidArgument(f"{INDEX} does not fit: {error}") from None
     return found if isinstance(found, ArchiveIndex) else ArchiveIndex(found)
 

@@ -62,7 +62,7 @@ def _mutate(call: Call, if_commit: str | None) -> Any:
         body.branch if body.branch is not None else MAIN,
         message=body.message,
         if_commit=if_commit,
-        idempotency_key=call.idempotency_key or body.idempotency_key,
+        idempotency_key=call.key_or(body.idempotency_key),
     )
     return mutation_output(call, receipt)
 

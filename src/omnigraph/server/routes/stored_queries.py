@@ -56,7 +56,7 @@ def _invoke(call: Call, if_commit: str | None) -> Any:
         cancel=call.cancel,
         message=body.message,
         if_commit=if_commit,
-        idempotency_key=call.idempotency_key or body.idempotency_key,
+        idempotency_key=call.key_or(body.idempotency_key),
         expect_mutation=body.expect_mutation,
     )
     if isinstance(found, MutationReceipt):
