@@ -18,6 +18,7 @@ from omnigraph.errors import (
     KeyConflict,
     OmnigraphError,
     RecoveryRequired,
+    SchemaDrift,
     StorageFailure,
 )
 from omnigraph.graph.handle import Graph
@@ -163,6 +164,35 @@ def test_kinds_of_merge_conflicts(tmp_path: Path) -> None:
         assert {"unique_violation", "cardinality_violation"} <= kinds
 
 
+def test_a_merge_that_breaks_a_rule_of_the_other_side(tmp_path: Path) -> None:
+    uri = str(tmp_path / "rules.omni")
+    plain = "node Person { name: String @key  mail: String? }"
+    omnigraph.init(uri, plain).close()
+    with ThreadServer(uri) as server, server.graph_client() as http:
+        http.post("/branches", json={"name": "left"})
+        edits = {"Person": {"insert": [{"name": "ann"}]}}
+        assert http.post("/apply", json={"branch": "left", "edits": edits}).status_code == 200
+        strict = {"schema_source": plain.replace("String? }", "String }")}
+        assert http.post("/schema/apply", json=strict).status_code == 200
+        merged = http.post("/branches/merge", json={"source": "left"})
+        body = check(merged, 409, "conflict", "merge_conflicts")
+        (found,) = body["merge_conflicts"]
+        assert (found["kind"], found["entity_id"]) == ("value_constraint_violation", "ann")
+
+
+def test_a_second_change_of_the_schema(uri: str) -> None:
+    changed = {"schema_source": "node Person { name: String @key }"}
+    with (
+        omnigraph.open(uri, actor="eve") as other,
+        ThreadServer(uri) as server,
+        server.graph_client() as http,
+    ):
+        with other.engine.transaction.schema_lease("main", "eve"):
+            body = check(http.post("/schema/apply", json=changed), 409, "conflict")
+        assert body["error_type"] == "SchemaChangeInProgress"
+        assert body["retryable"] is True
+
+
 def test_a_key_that_is_there(http: httpx.Client) -> None:
     line = b'{"type": "Person", "data": {"name": "ada"}}\n'
     head = {"Content-Type": "application/x-ndjson"}
@@ -291,6 +321,7 @@ def test_errors_of_the_engine(http: httpx.Client, monkeypatch: pytest.MonkeyPatc
          ("key_conflict",)),
         (FeedGap("gone", commit="01X"), 410, None, ("change_feed_gap",)),
         (RecoveryRequired("dead", intents=["01I"]), 503, None, ("recovery_required",)),
+        (SchemaDrift("a column is missing", expected="a", found="b"), 409, "conflict", ()),
         (StorageFailure("secret path"), 500, "internal", ()),
     ]  # fmt: skip
     for number, (error, status, code, details) in enumerate(cases):

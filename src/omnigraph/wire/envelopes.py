@@ -220,6 +220,7 @@ _STATUSES: dict[type[OmnigraphError], ErrorStatus] = {
     er.OutcomeUnknown: ErrorStatus(503, None, _recovery),
     er.MergeConflicts: ErrorStatus(409, CONFLICT, _merge_conflicts),
     er.RecoveryRequired: ErrorStatus(503, None, _recovery),
+    er.SchemaDrift: ErrorStatus(409, CONFLICT),
     er.ReadOnlyGraph: ErrorStatus(403, FORBIDDEN),
     er.GraphClosed: ErrorStatus(503, None, _unavailable("draining")),
     er.ExternalBlobUnavailable: ErrorStatus(424, None, _external_source),
