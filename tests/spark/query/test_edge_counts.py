@@ -17,7 +17,7 @@ from omnigraph.errors import InvalidArgument
 from omnigraph.graph.handle import Graph
 from omnigraph.spark.query import edge_counts, hashed_keys
 from omnigraph.spark.query.best_rows import BestRows
-from omnigraph.spark.query.edge_counts import count_parts
+from omnigraph.spark.query.edge_counts import count_parts, unmatched_parts
 from omnigraph.writes.shape import Edit
 
 Pair = tuple[int, int]
@@ -50,6 +50,27 @@ def test_counts_are_those_of_distinct_pairs(hops: list[list[Pair]], parts: int) 
             product *= each[node]
         expected[node] = product
     assert counted(hops, parts) == expected
+
+
+NODES = st.lists(st.integers(-4, 3), max_size=12)
+
+
+@given(
+    nodes=NODES.map(lambda found: list(dict.fromkeys(found))), starts=NODES, parts=st.integers(1, 7)
+)
+def test_nodes_without_edges_are_those_that_no_edge_starts_from(
+    nodes: list[int], starts: list[int], parts: int
+) -> None:
+    # Parts are cut by the first bits.
+    read = [[np.array(each, np.int64) << 61] for each in (nodes, starts)]
+    split = [edge_counts._split(number, each, parts) for number, each in enumerate(read)]
+    found = [
+        row["node"] >> 61
+        for part in range(parts)
+        for batch in unmatched_parts("node")(batch.slice(part, 1) for batch in split)
+        for row in batch.to_pylist()
+    ]
+    assert sorted(found) == sorted(set(nodes) - set(starts))
 
 
 def test_a_product_that_does_not_fit_is_an_error() -> None:

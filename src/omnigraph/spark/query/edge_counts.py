@@ -1,4 +1,4 @@
-"""How many edges each node has, counted by Arrow and numpy instead of by rows of Spark.
+"""How many edges each node has, and which nodes have none, found by numpy instead of by Spark.
 
 A row costs the JVM about a microsecond at every step: to arrive from Python, to be shuffled, to be
 grouped. So tasks read the ends of edges, hash them, and give the hashes of each part of the nodes
@@ -8,7 +8,7 @@ node of their part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import ID, EdgeType, NodeType
 from omnigraph.errors import InvalidArgument
 from omnigraph.lance_store.reads.scan import FragmentGroups, fragment_groups, read_fragments
 from omnigraph.lance_store.store import VersionAddress
@@ -32,7 +32,7 @@ Hashes = npt.NDArray[np.int64]
 _NOTHING: Hashes = np.empty(0, np.int64)
 Batches = Iterator[pa.RecordBatch]
 
-_EDGES_PER_PART = 1024 * 1024
+_ROWS_PER_PART = 1024 * 1024
 _ROWS_PER_BATCH = 64 * 1024
 _SPLIT = pa.schema(
     [("part", pa.int32()), ("hop", pa.int32()), ("starts", pa.binary()), ("ends", pa.binary())]
@@ -66,22 +66,38 @@ def edge_counts(tables: GraphTables, hops: Sequence[CountedHop], node: str, name
 
     The column `name` is the product of the numbers of these edges.
     """
-    schema = f"{node} bigint not null, {name} bigint not null"
     numbered: dict[TableKey, list[_Ends]] = {}
     for number, hop in enumerate(hops):
         columns = (hop.start, hop.end) if hop.distinct else (hop.start,)
         numbered.setdefault(hop.edge.table_key, []).append(_Ends(number, columns))
-    pins = [tables.snapshot.pin(key) for key in numbered]
-    parts = 1 + max(pin.row_count for pin in pins) // _EDGES_PER_PART
+    count = count_parts(len(hops), node, name)
+    return _by_parts(tables, numbered, count, f"{node} bigint not null, {name} bigint not null")
+
+
+def nodes_without(tables: GraphTables, node: NodeType, hop: CountedHop, name: str) -> Any:
+    """A DataFrame of the hashed nodes of a type that have no edge of the hop, each once."""
+    read = {node.table_key: [_Ends(0, (ID,))], hop.edge.table_key: [_Ends(1, (hop.start,))]}
+    return _by_parts(tables, read, unmatched_parts(name), f"{name} bigint not null")
+
+
+def _by_parts(
+    tables: GraphTables,
+    wanted: Mapping[TableKey, Sequence[_Ends]],
+    find: Callable[[Batches], Batches],
+    schema: str,
+) -> Any:
+    """What `find`, a function for `mapInArrow`, gives for the hashes of each part of the nodes."""
+    pins = [tables.snapshot.pin(key) for key in wanted]
+    parts = 1 + max(pin.row_count for pin in pins) // _ROWS_PER_PART
     frames = []
     for pin in pins:
         tasks = fragment_groups(tables.store, pin.at)
-        if not tasks:
-            return tables.empty(schema)
-        split = split_tasks(tables.store.address(pin.at), tasks, tuple(numbered[pin.key]), parts)
-        frames.append(task_frame(tables.sessions.session, len(tasks), split, _SPLIT_FIELDS))
-    found = tables.union(frames).repartitionById(parts, "part")
-    return found.mapInArrow(count_parts(len(hops), node, name), schema)
+        split = split_tasks(tables.store.address(pin.at), tasks, tuple(wanted[pin.key]), parts)
+        if tasks:
+            frames.append(task_frame(tables.sessions.session, len(tasks), split, _SPLIT_FIELDS))
+    if not frames:
+        return tables.empty(schema)
+    return tables.union(frames).repartitionById(parts, "part").mapInArrow(find, schema)
 
 
 def split_tasks(
@@ -111,12 +127,7 @@ def _hashed_ends(
 
 
 def _split(hop: int, hashed: Sequence[Hashes], parts: int) -> pa.RecordBatch:
-    # The first half of a hash is as evenly spread as the whole, and its product does not overflow.
-    first = hashed[0].view(np.uint64) >> np.uint64(32)
-    part = ((first * np.uint64(parts)) >> np.uint64(32)).astype(np.uint16)
-    order = np.argsort(part, kind="stable")
-    cuts = np.searchsorted(part[order], np.arange(1, parts, dtype=np.uint16))
-    split = [[piece.tobytes() for piece in np.split(each[order], cuts)] for each in hashed]
+    split = [[each.tobytes()] for each in hashed] if parts == 1 else _parts_of(hashed, parts)
     ends = split[1] if len(split) > 1 else [b""] * parts
     numbers = np.arange(parts, dtype=np.int32)
     return pa.record_batch(
@@ -124,29 +135,55 @@ def _split(hop: int, hashed: Sequence[Hashes], parts: int) -> pa.RecordBatch:
     )
 
 
+def _parts_of(hashed: Sequence[Hashes], parts: int) -> list[list[bytes]]:
+    # The first half of a hash is as evenly spread as the whole, and its product does not overflow.
+    first = hashed[0].view(np.uint64) >> np.uint64(32)
+    part = ((first * np.uint64(parts)) >> np.uint64(32)).astype(np.uint16)
+    order = np.argsort(part, kind="stable")
+    cuts = np.searchsorted(part[order], np.arange(1, parts, dtype=np.uint16))
+    return [[piece.tobytes() for piece in np.split(each[order], cuts)] for each in hashed]
+
+
 def count_parts(hops: int, node: str, name: str) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow` over parts: the product of the counts of each node."""
     schema = pa.schema([(node, pa.int64()), (name, pa.int64())])
 
     def run(batches: Batches) -> Batches:
-        starts: list[list[Hashes]] = [[] for _ in range(hops)]
-        ends: list[list[Hashes]] = [[] for _ in range(hops)]
-        for batch in batches:
-            for number, hop in enumerate(batch.column("hop").to_pylist()):
-                starts[hop].append(_numbers(batch.column("starts")[number]))
-                ends[hop].append(_numbers(batch.column("ends")[number]))
         counted = [
-            np.unique(
-                _distinct(np.concatenate([*s, _NOTHING]), np.concatenate([*e, _NOTHING])),
-                return_counts=True,
-            )
-            for s, e in zip(starts, ends, strict=True)
+            np.unique(_distinct(starts, ends), return_counts=True)
+            for starts, ends in _hashes_by_hop(batches, hops)
         ]
         nodes, counts = reduce(_product, counted)
         table = pa.table([nodes, counts], schema=schema)
         yield from table.to_batches(max_chunksize=_ROWS_PER_BATCH)
 
     return run
+
+
+def unmatched_parts(node: str) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow` over parts: the starts of hop 0 that are no start of hop 1."""
+
+    def run(batches: Batches) -> Batches:
+        (nodes, _), (starts, _) = _hashes_by_hop(batches, 2)
+        # Sorted numbers are searched for in order, which is several times faster.
+        nodes, starts = np.sort(nodes), np.sort(starts)
+        found = np.searchsorted(starts, nodes)
+        found[found == len(starts)] = 0
+        alone = nodes[starts[found] != nodes] if len(starts) else nodes
+        yield from pa.table({node: alone}).to_batches(max_chunksize=_ROWS_PER_BATCH)
+
+    return run
+
+
+def _hashes_by_hop(batches: Batches, hops: int) -> list[tuple[Hashes, Hashes]]:
+    """The starts and the ends of each hop in one part."""
+    starts: list[list[Hashes]] = [[_NOTHING] for _ in range(hops)]
+    ends: list[list[Hashes]] = [[_NOTHING] for _ in range(hops)]
+    for batch in batches:
+        for number, hop in enumerate(batch.column("hop").to_pylist()):
+            starts[hop].append(_numbers(batch.column("starts")[number]))
+            ends[hop].append(_numbers(batch.column("ends")[number]))
+    return [(np.concatenate(s), np.concatenate(e)) for s, e in zip(starts, ends, strict=True)]
 
 
 def _product(left: tuple[Hashes, Hashes], right: tuple[Hashes, Hashes]) -> tuple[Hashes, Hashes]:

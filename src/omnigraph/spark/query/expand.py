@@ -16,7 +16,7 @@ from omnigraph.execute.traversal.paths import HOP_CEILING, too_deep
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Expand, ExpandMode, HopRange
 from omnigraph.ir.storage_conditions import conditions_of
-from omnigraph.spark.query.edge_counts import edge_counts
+from omnigraph.spark.query.edge_counts import edge_counts, nodes_without
 from omnigraph.spark.query.edge_pairs import EdgePairs, End, Pairs
 from omnigraph.spark.query.graph_tables import Compilation, GraphTables
 from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn, SparkRows
@@ -69,6 +69,16 @@ def weigh(hops: Sequence[Expand], rows: SparkRows, compilation: Compilation) -> 
     for degrees in _degrees(hops, source, compilation.tables):
         rows = _weighed(rows, source, degrees)
     return rows
+
+
+def without_edges(hop: Expand, node: ex.Variable, tables: GraphTables) -> Frame | None:
+    """The nodes that have no edge of a hop; None where this needs rows of edges."""
+    bound = tables.naming(node)
+    counted = EdgePairs(tables, hop.steps).counted(bound.types, hop.target.types)
+    if counted is None or bound.type is not None:
+        return None
+    entity = tables.snapshot.catalog.node_types[bound.types[0]]
+    return nodes_without(tables, entity, counted, bound.id)
 
 
 def _degrees(hops: Sequence[Expand], source: EntityColumns, tables: GraphTables) -> Iterator[Pairs]:

@@ -25,6 +25,7 @@ from omnigraph.spark.query.expand import (
     has_few_rows,
     weigh,
     with_late_columns,
+    without_edges,
 )
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.graph_tables import Compilation
@@ -323,7 +324,27 @@ def _amount(expression: ex.Expression | None, what: str, scalars: Evaluator) -> 
 
 def _anti_join(op: reads.AntiJoin, start: SparkRows, compilation: Compilation) -> SparkRows:
     """Rows for which the pattern has no match."""
+    alone = _nodes_alone(op, start, compilation)
+    if alone is not None:
+        return alone
     return _joined_with(op, "left_anti", start, compilation)
+
+
+def _nodes_alone(
+    op: reads.AntiJoin, start: SparkRows, compilation: Compilation
+) -> SparkRows | None:
+    """Every node without an edge of one type, found without rows; None for another anti-join."""
+    match op:
+        case reads.AntiJoin(
+            reads.NodeScan(reads.Rows(), node), reads.Expand(reads.Rows(), source) as hop
+        ) if start.is_unit and source == node and not hop.target_bound:
+            tables = compilation.tables
+        case _:
+            return None
+    found = without_edges(hop, node, tables) if _edges_suffice(hop, compilation) else None
+    if found is None:
+        return None
+    return replace(start.bind(node, tables.naming(node), found), at_most=None)
 
 
 def _semi_join(op: reads.SemiJoin, start: SparkRows, compilation: Compilation) -> SparkRows:
