@@ -164,16 +164,42 @@ def _started(op: Expand, rows: SparkRows, pairs: Pairs, compilation: Compilation
 def _joined(op: Expand, rows: SparkRows, pairs: Pairs, tables: GraphTables) -> SparkRows:
     source = rows.bindings[op.source.id]
     condition = pairs.start.is_node(source)
-    if op.target_bound:
-        condition = condition & pairs.end.is_node(rows.bindings[op.target.id])
     met = pairs.frame
-    if not has_few_rows(rows) and not pairs.extra:
-        met = broadcast_if_few(met, pairs.at_most, tables)
+    few = not has_few_rows(rows) and not pairs.extra and _are_few(pairs.at_most, tables)
+    if op.target_bound:
+        target = rows.bindings[op.target.id]
+        condition = condition & pairs.end.is_node(target)
+        alike = _are_alike(pairs.start, source) and _are_alike(pairs.end, target)
+        if few and alike and tables.keys_are_hashed:
+            condition = _is_pair(pairs, source, target)
+    if few:
+        met = F.broadcast(met)
     frame = _gathered(rows).join(met, condition)
     paths = dict(rows.paths)
     if op.path is not None:
         (paths[op.path.id],) = pairs.extra
     return replace(rows, frame=frame, paths=paths, at_most=None)
+
+
+def _are_alike(end: End, node: EntityColumns) -> bool:
+    """Whether equal hashes mean that the node is this end: both have the same one type."""
+    return end.type is None and node.type is None and end.types == node.types
+
+
+def _is_pair(pairs: Pairs, source: EntityColumns, target: EntityColumns) -> SparkColumn:
+    """Whether the ends of the pair are the nodes of the row; all four columns are hashes.
+
+    Spark finds rows by one number in a smaller table than by two: a count of the colleagues among
+    10 million friends took a fifth less CPU. So the two hashes are mixed into one number.
+    """
+    ours, theirs = (
+        (F.col(source.id), F.col(target.id)),
+        (F.col(pairs.start.id), F.col(pairs.end.id)),
+    )
+    mixed = [start.bitwiseXOR(F.shiftleft(end, 1)) for start, end in (ours, theirs)]
+    differ = [one.bitwiseXOR(other) for one, other in zip(ours, theirs, strict=True)]
+    # Spark would take an equality of two columns as a second number to find rows by.
+    return (mixed[0] == mixed[1]) & (differ[0].bitwiseOR(differ[1]) == 0)
 
 
 def _gathered(rows: SparkRows) -> Frame:
@@ -186,9 +212,13 @@ def has_few_rows(rows: SparkRows) -> bool:
 
 def broadcast_if_few(frame: Frame, at_most: int | None, tables: GraphTables) -> Frame:
     """Ends of edges: broadcast if they are few, so that the rows that they meet stay in place."""
+    return F.broadcast(frame) if _are_few(at_most, tables) else frame
+
+
+def _are_few(at_most: int | None, tables: GraphTables) -> bool:
+    """Whether the ends of edges are so few that they are broadcast."""
     most = _FEW_HASHED_PAIRS if tables.keys_are_hashed else _FEW_PAIRS
-    few = not tables.in_one_task and at_most is not None and at_most <= most
-    return F.broadcast(frame) if few else frame
+    return not tables.in_one_task and at_most is not None and at_most <= most
 
 
 def with_late_columns(
