@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.commit.operation_log import OperationLog
-from omnigraph.errors import StorageFailure
+from omnigraph.errors import CommitRejected, ResourceLimit, StorageFailure
 from omnigraph.graph.open import open_graph
 from omnigraph_testing.http_server import ThreadServer, wait_until
 
@@ -119,6 +119,35 @@ def test_an_operation_that_publishes_is_not_cancelled(
     assert (late.status_code, late.json()["code"]) == (409, "conflict")
     assert "publishing" in late.json()["error"]
     assert ended(http, name)["status"] == "succeeded"
+
+
+def test_another_worker_does_not_cancel_an_operation_that_publishes(uri: str) -> None:
+    with open_graph(uri) as runs, open_graph(uri) as asked:
+        operation = runs.engine.operations.begin("mergeBranches", None, None, "merge", "main")
+        operation.reached({}, publishes=True)
+        with pytest.raises(CommitRejected, match="publishing"):
+            asked.engine.operations.ask_cancel(operation.begun.operation_id)
+        runs.engine.operations.notice_cancellations()
+        assert not operation.cancel.is_set()
+        operation.reached({}, publishes=True)  # the write is staged again
+        operation.release()
+
+
+def test_an_operation_that_another_worker_cancelled_does_not_publish(uri: str) -> None:
+    with open_graph(uri) as runs, open_graph(uri) as asked:
+        late = runs.engine.operations.begin("mergeBranches", None, None, "merge", "main")
+        for _ in range(2):  # the second time, it is cancelled already
+            asked.engine.operations.ask_cancel(late.begun.operation_id)
+        late.reached({}, publishes=False)
+        with pytest.raises(ResourceLimit, match="cancelled"):
+            late.reached({}, publishes=True)
+        early = runs.engine.operations.begin("mergeBranches", None, None, "merge", "main")
+        asked.engine.operations.ask_cancel(early.begun.operation_id)
+        runs.engine.operations.notice_cancellations()
+        with pytest.raises(ResourceLimit, match="cancelled"):
+            early.reached({}, publishes=False)
+        late.release()
+        early.release()
 
 
 def test_the_commit_log_decides_after_a_crash(uri: str) -> None:

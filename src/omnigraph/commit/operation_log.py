@@ -1,8 +1,9 @@
 """Long work that answers later: its record under the graph, and its state after a crash.
 
 An operation is a few small objects in `__operations`: one when it begins, which its process holds,
-one when it ends, and one when its end is asked for. When the process died, the commit log decides
-what became of it: the operation had an idempotency key, and its commit has the same.
+one when it ends, and one that decides whether it publishes or is cancelled. Whoever creates that
+object decides. When the process of the operation died, the commit log decides what became of it:
+the operation had an idempotency key, and its commit has the same.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Json = dict[str, Any]
 QUEUED, RUNNING = "queued", "running"
 SUCCEEDED, FAILED, CANCELLED, UNKNOWN = "succeeded", "failed", "cancelled", "unknown"
 _KEPT_MICROS = 86_400_000_000
-_BEGUN, _ENDED, _CANCEL = ".begun.json", ".ended.json", ".cancel.json"
+_BEGUN, _ENDED, _DECIDED = ".begun.json", ".ended.json", ".decided.json"
+_PUBLISHES, _IS_CANCELLED = b'{"decided":"publish"}', b'{"decided":"cancel"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,14 @@ class OperationBegun:
 class RunningOperation:
     """An operation of this process."""
 
-    def __init__(self, begun: OperationBegun, release: Callable[[], None]) -> None:
+    def __init__(
+        self, begun: OperationBegun, may_publish: Callable[[], bool], release: Callable[[], None]
+    ) -> None:
         self.begun = begun
         self.cancel = threading.Event()
         self.started_at: int | None = None
         self.progress: Json | None = None
+        self._may_publish = may_publish
         self._publishes = False
         self._lock = threading.Lock()
         self._release = release
@@ -65,17 +70,13 @@ class RunningOperation:
     def reached(self, progress: Json, *, publishes: bool) -> None:
         """Note its next step; raises if it was asked to stop before it began to publish."""
         with self._lock:
-            if self.cancel.is_set():
-                raise ResourceLimit("the operation was cancelled", limit="cancelled")
-            self.progress = progress
-            self._publishes = self._publishes or publishes
-
-    def asked_to_stop(self) -> bool:
-        """Ask it to stop; False: it has begun to publish, and comes to its end."""
-        with self._lock:
-            if not self._publishes:
-                self.cancel.set()
-            return not self._publishes
+            if publishes and not self._publishes and not self.cancel.is_set():
+                self._publishes = self._may_publish()
+                if not self._publishes:
+                    self.cancel.set()
+        if self.cancel.is_set():
+            raise ResourceLimit("the operation was cancelled", limit="cancelled")
+        self.progress = progress
 
     def release(self) -> None:
         self._release()
@@ -116,7 +117,8 @@ class OperationLog:
         body = json.dumps(begun.to_json()).encode()
         release = self._files.put_held(_place(operation_id, _BEGUN), body)
         assert release is not None, "a new id is not taken"
-        operation = RunningOperation(begun, release)
+        decided = _place(operation_id, _DECIDED)
+        operation = RunningOperation(begun, lambda: self._files.put(decided, _PUBLISHES), release)
         self._here[operation_id] = operation
         return operation
 
@@ -205,28 +207,36 @@ class OperationLog:
     def ask_cancel(self, operation_id: str) -> Json:
         """Ask for the end; refused for an operation that has ended, or publishes, or has done so.
 
-        One of another process hears of it within a second, if it does not publish before.
+        One of another process hears of it within a second, or when it is about to publish.
         """
         begun, found = self._begun(operation_id), self.show(operation_id)
-        here, state = self._here.get(operation_id), found["status"]
+        state = found["status"]
         stops = state in (QUEUED, RUNNING) and self.commit_of(begun) is None
-        if stops and here is not None and not here.asked_to_stop():
+        if stops and not self._decide_to_cancel(operation_id):
             stops, state = False, "publishing"
         if not stops:
             raise CommitRejected(
                 f"operation {operation_id} cannot be cancelled any more: it is {state}"
             )
-        self._files.put(_place(operation_id, _CANCEL), b"{}")
+        here = self._here.get(operation_id)
+        if here is not None:
+            here.cancel.set()
         return found
+
+    def _decide_to_cancel(self, operation_id: str) -> bool:
+        """False: the operation has begun to publish, and comes to its end."""
+        decided = _place(operation_id, _DECIDED)
+        return self._files.put(decided, _IS_CANCELLED) or self._files.get(decided) == _IS_CANCELLED
 
     def notice_cancellations(self) -> None:
         """Look for requests that other workers took; called now and then by each worker."""
         if not self._here:
             return
-        asked = {name for name in self._files.list(OPERATIONS) if name.endswith(_CANCEL)}
+        names = {name for name in self._files.list(OPERATIONS) if name.endswith(_DECIDED)}
         for name, operation in list(self._here.items()):
-            if f"{name}{_CANCEL}" in asked:
-                operation.asked_to_stop()
+            decided = f"{name}{_DECIDED}"
+            if decided in names and self._files.get(f"{OPERATIONS}/{decided}") == _IS_CANCELLED:
+                operation.cancel.set()
 
     def sweep(self) -> None:
         """Remove the objects of operations that began more than a day ago and have ended."""
