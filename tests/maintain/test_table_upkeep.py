@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +21,7 @@ from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.maintain.table_upkeep import Layout, LocalWork, Pace, is_due, optimize_table
 from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.values.identifiers import node_table
-from omnigraph.values.indexes import BuiltIndex, IndexBuild
+from omnigraph.values.indexes import BuiltIndex, IndexBuild, IndexKind
 from omnigraph_testing.invariants import assert_at_rest, content
 
 SLOW = pytest.mark.slow
@@ -214,6 +216,58 @@ def test_writes_during_upkeep_are_found_through_every_index(uri: str, seed: int)
 
 
 FOUND_BY = (("by_place", "p", 0), ("by_word", "w", 1), ("by_part", "w", 1), ("by_tag", "t", 2))
+
+
+class Interrupted(LocalWork):
+    """Upkeep during which rows are written once, after its first indexes; it notes its builds."""
+
+    def __init__(self, graph: Graph, edits: list[Mapping[str, Any]]) -> None:
+        self.graph = graph
+        self.edits = edits
+        self.builds: list[IndexBuild] = []
+
+    def index(
+        self, store: Store, at: DatasetVersion, builds: tuple[IndexBuild, ...]
+    ) -> tuple[BuiltIndex, ...]:
+        built = super().index(store, at, builds)
+        self.builds += builds
+        while self.edits:
+            self.graph.apply({"Doc": self.edits.pop()})
+        return built
+
+
+def doc(number: int, word: str) -> dict[str, object]:
+    return {"name": f"d{number}", "place": "p", "text": f"a {word}", "tags": [word]}
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_no_index_starts_over_for_rows_that_come_during_upkeep(uri: str, changes: bool) -> None:
+    """They are compacted before they are indexed. A changed row is another one for an index."""
+    upkeep = MaintenanceSettings(automatic=False)
+    graph = init(uri, INDEXED, settings=Settings(maintenance=upkeep))
+    first = 0 if changes else 30
+    later = [{"upsert": [doc(number, "new")]} for number in range(first, first + 3)]
+    work = Interrupted(graph, [])
+    for number in range(5):
+        rows = [doc(n, "old") for n in range(number * 4, number * 4 + 4)]
+        graph.apply({"Doc": {"insert": rows}})
+    key, transaction = node_table("Doc"), graph.engine.transaction
+    assert optimize_table(transaction, "main", key, None, Pace(work=work))
+    graph.apply({"Doc": {"insert": [doc(20, "old")]}})
+    work.edits, work.builds = later, []
+    assert optimize_table(transaction, "main", key, None, Pace(work=work))
+    assert {build.spec.kind for build in work.builds} > {IndexKind.FULL_TEXT, IndexKind.LIST}
+    each = len(work.builds) // 2
+    assert [sum(build.rows) for build in work.builds] == [1] * each + [3] * each
+    with open_graph(uri, settings=Settings(maintenance=upkeep)) as fresh:
+        for word, numbers in (
+            ("old", set(range(21)) - set(range(first, first + 3))),
+            ("new", set(range(first, first + 3))),
+        ):
+            for question in ("by_word", "by_part", "by_tag"):
+                found = fresh.query(QUESTIONS, question, params={"x": word}).to_pylist()
+                assert {row["name"] for row in found} == {f"d{n}" for n in numbers}, question
+    assert graph.verify().ok
 
 
 LIMITS = MaintenanceSettings(fragments=10, deleted_share=0.5, unindexed_rows=100)
