@@ -7,6 +7,7 @@ in flight come to their end. A thread ends the process with status 2 at the dead
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -178,6 +179,9 @@ def run_worker(
 ) -> int:
     """Serve until a signal; the exit code. The process ends here, if it is the worker's own."""
     sys.setswitchinterval(_SWITCH_SECONDS)
+    # A full collection looks at every object while all threads wait, and most objects are those of
+    # the imported modules, which stay. Graphs are opened later, so those that go are collected.
+    gc.freeze()
     worker = Worker(state, ready)
     worker.run(sockets=[bound])
     if worker.refused is not None:
