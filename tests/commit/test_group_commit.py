@@ -42,6 +42,12 @@ NOTE = node_table("Note")
 SEED_NOTES = {"n0"}
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group takes all writes that wait, also on a busy machine."""
+    monkeypatch.setattr(group, "_LONGEST_SECONDS", 60.0)
+
+
 def note(graph: Graph, entity_id: str, **terms: Any) -> Callable[[], WriteReceipt]:
     return partial(
         graph.apply, {"Note": {"insert": [{"id": entity_id, "text": entity_id}]}}, **terms
