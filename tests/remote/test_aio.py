@@ -139,3 +139,19 @@ def test_large_answers_are_read_as_they_are_asked_for(
         assert found[19_999:] == [{"name": "n19998"}, {"name": "n19999"}]
         assert found.to_arrow().num_rows == 20_001
         assert len(graph.query(text, branch="large")) == 20_000
+
+
+def test_half_of_a_surrogate_pair_is_refused(run: Run) -> None:
+    """It cannot be sent, so that a server says nothing about it."""
+
+    async def load(graph: aio.AsyncGraph) -> None:
+        with pytest.raises((omnigraph.InvalidArgument, omnigraph.ValidationFailed), match="half"):
+            await graph.load([{"name": "\ud800"}], type="Person")
+
+    async def mutate(graph: aio.AsyncGraph) -> None:
+        text = "query q($n: String) { insert Person { name: $n } }"
+        with pytest.raises((omnigraph.InvalidArgument, omnigraph.ValidationFailed)):
+            await graph.mutate(text, params={"n": "\ud800"})
+
+    run(load)
+    run(mutate)

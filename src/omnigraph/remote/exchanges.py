@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
-from omnigraph.errors import NotServed, OmnigraphError, ServerFailed
+from omnigraph.errors import InvalidArgument, NotServed, OmnigraphError, ServerFailed
 from omnigraph.values.json_values import json_text
 from omnigraph.values.known_names import SPARK
 
@@ -26,6 +26,14 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 Body = Callable[[], Iterator[bytes]]
 """Makes the chunks of a body. It is called again when the request is sent again."""
+
+
+def sent_text(text: str) -> bytes:
+    """A text as a request has it."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument("half of a surrogate pair cannot be sent as UTF-8") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class RemoteRequest:
 
     def content(self) -> bytes | None:
         """The JSON body as bytes."""
-        return None if self.json is None else json_text(self.json).encode()
+        return None if self.json is None else sent_text(json_text(self.json))
 
 
 class RemoteAnswer(Protocol):

@@ -34,6 +34,7 @@ from omnigraph.remote.exchanges import (
     asked,
     parameters,
     retold,
+    sent_text,
 )
 from omnigraph.remote.write_operations import new_key
 from omnigraph.values.json_values import json_text
@@ -295,7 +296,7 @@ def _closing(opened: IO[bytes]) -> Iterator[bytes]:
 def _lines(rows: list[Any]) -> Iterator[bytes]:
     for start in range(0, len(rows), 1000):
         texts = [json_text(row) for row in rows[start : start + 1000]]
-        yield ("\n".join(texts) + "\n").encode()
+        yield sent_text("\n".join(texts) + "\n")
 
 
 def _arrow(table: pa.Table) -> Iterator[bytes]:
