@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from omnigraph.commit import staging
 from omnigraph.errors import KeyConflict
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
+from omnigraph.manifest.records import TablePin
 from omnigraph.settings.models import HistorySettings, Settings
+from omnigraph.values.identifiers import node_table
 from omnigraph_testing.invariants import assert_at_rest, content
 
 
@@ -44,6 +47,42 @@ def test_new_ids_need_no_lookup_once_the_table_is_known(graph: Graph, lookups: l
     with pytest.raises(KeyConflict):
         graph.apply(note("fresh"))
     assert lookups == [1], "a known id is looked up before it is refused"
+
+
+def test_a_table_is_read_when_its_lookups_took_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "_ROWS_PER_LOOKUP", 10)
+    known, scans = staging.KnownIds(), []
+    pin = pin_of("Large", rows=200)
+    for _ in range(20):
+        assert ask(known, pin, scans) == ["new"], "it is not known yet"
+    assert scans == []
+    assert ask(known, pin, scans) == []
+    assert scans == ["Large"]
+
+
+def test_tables_that_drop_each_other_are_read_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers to a large and a small table read all ids of both for every row once."""
+    monkeypatch.setattr(staging, "_LARGEST_TOTAL", 201)
+    monkeypatch.setattr(staging, "_ROWS_PER_LOOKUP", 10)
+    known, scans = staging.KnownIds(), []
+    for _ in range(100):
+        ask(known, pin_of("Large", rows=200), scans)
+        ask(known, pin_of("Small", rows=40), scans)
+    assert len(scans) <= 100 // 20 + 100 // 4
+
+
+def pin_of(name: str, rows: int) -> TablePin:
+    return TablePin(node_table(name), name, None, 1, rows, "main", "epoch")
+
+
+def ask(known: staging.KnownIds, pin: TablePin, scans: list[str]) -> list[str]:
+    """What the table may hold of one new id."""
+
+    def scan() -> list[str]:
+        scans.append(pin.location)
+        return [f"{pin.location}-{number}" for number in range(pin.row_count)]
+
+    return known.may_exist(pin, pa.array(["new"]), (), scan).to_pylist()
 
 
 @pytest.mark.parametrize("inline_ids", [1000, 0])

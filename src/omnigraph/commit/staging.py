@@ -50,9 +50,12 @@ from omnigraph.writes.changeset import (
 from omnigraph.writes.row_compare import differing_rows
 
 _LARGEST_TABLE = 1_000_000
-_LARGEST_TOTAL = 1_000_000
+# More than one table, because a set that is dropped for another one is soon read again.
+_LARGEST_TOTAL = 1_500_000
 _MOST_TABLES = 4096
 _LOOKUPS_BEFORE_SCAN = 3
+# Reading the ids of so many rows takes as long as one lookup.
+_ROWS_PER_LOOKUP = 4000
 
 _NAMED_IDS = 10
 
@@ -392,7 +395,8 @@ class KnownIds:
     ) -> pa.Array:
         """The ids that the table may hold.
 
-        Calls `scan` for the ids of a small table once it is written to repeatedly.
+        Calls `scan` for all ids of the table after so many lookups that they took as long as the
+        scan will take. So a set that is dropped and read again costs at most the lookups twice.
         """
         if pin.row_count == 0 or len(ids) == 0:
             return ids.slice(0, 0)
@@ -400,10 +404,11 @@ class KnownIds:
         if known is None:
             lookups = (self._lookups.get(pin.location) or 0) + 1
             self._lookups.put(pin.location, lookups)
-            patient = lookups <= _LOOKUPS_BEFORE_SCAN
+            patient = lookups <= max(_LOOKUPS_BEFORE_SCAN, pin.row_count // _ROWS_PER_LOOKUP)
             if patient or pin.row_count > _LARGEST_TABLE:
                 return ids
             known = set(scan())
+            self._lookups.pop(pin.location)
             self._keep((pin.location, pin.content_epoch), known)
         with self._lock:
             return pa.array([i for i in ids.to_pylist() if i in known], pa.string())
