@@ -169,6 +169,7 @@ class Publisher:
         staged = stage_schema(self._store, at, state_to_schema(packed.state, CURRENT_FORMAT))
         self._store.flush_to_disk()
         failpoints.hit("publish.after_stage")
+        self._store.drop_version_hint(at)
         outcome = advance(self._store, staged)
         if isinstance(outcome, HeadMoved):
             return None
