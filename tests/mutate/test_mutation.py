@@ -18,6 +18,7 @@ from omnigraph.errors import (
     ValidationFailed,
 )
 from omnigraph.graph.handle import Graph
+from omnigraph.integrity import cascade, stored_image
 from omnigraph.schema.build import catalog_from_text
 from omnigraph_testing.graph_helpers import meanwhile, rival_of
 from omnigraph_testing.invariants import assert_at_rest, content
@@ -179,3 +180,80 @@ def test_every_error_is_public() -> None:
     assert omnigraph.ValidationFailed is ValidationFailed
     with pytest.raises(AttributeError):
         _ = omnigraph.Nothing
+
+
+DELETES = """
+query one($name: String) { delete Person where name = $name }
+query older($name: String, $age: I64) { delete Person where name = $name and age > $age }
+query some($names: [String]) { delete Person where name in $names }
+query two($a: String, $b: String) { delete Person where name = $a  delete Person where name = $b }
+query edge($a: String, $b: String) { delete Knows where src = $a  delete Person where name = $b }
+query many($names: [String], $b: String) { delete Person where name in $names and name = $b }
+"""
+CIRCLE = {f"{a}{b}": (a, b) for a, b in ("ab", "bc", "cd", "da")}
+
+
+@pytest.fixture
+def circle(graph: Graph) -> Graph:
+    """Four persons, of whom each knows the next one."""
+    graph.apply(
+        {
+            "Person": {"insert": [{"name": "d", "age": 1}]},
+            "Knows": {"insert": [{"id": i, "from": a, "to": b} for i, (a, b) in CIRCLE.items()]},
+        }
+    )
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("query", "params", "gone"),
+    [
+        ("one", {"name": "a"}, "a"),
+        ("one", {"name": "nobody"}, ""),
+        ("older", {"name": "a", "age": 0}, "a"),
+        ("older", {"name": "a", "age": 9}, ""),
+        ("some", {"names": ["d", "nobody", "b"]}, "bd"),
+        ("some", {"names": ["c", "a", "c"]}, "ac"),
+        ("two", {"a": "a", "b": "b"}, "ab"),
+        ("two", {"a": "a", "b": "nobody"}, "a"),
+        ("two", {"a": "nobody", "b": "c"}, "c"),
+        ("edge", {"a": "a", "b": "b"}, "b"),
+        ("many", {"names": ["a", "b", "c"], "b": "b"}, "b"),
+    ],
+)
+def test_edges_go_with_the_nodes_that_go(
+    circle: Graph, query: str, params: dict, gone: str
+) -> None:
+    """Edges are searched for while it is not known which of the named nodes go."""
+    circle.mutate(DELETES, query, params)
+    found = content(circle)
+    assert set(found["Person"]) == set("abcd") - set(gone)
+    ended = {"ab"} if query == "edge" else set()
+    left = {i for i, ends in CIRCLE.items() if not set(ends) & set(gone)} - ended
+    assert set(found.get("Knows", {})) == left
+    assert_at_rest(circle)
+
+
+def test_edges_are_searched_for_once(circle: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the lookup of the node, and not again afterwards."""
+    threads: list[str] = []
+    real = cascade.find_any
+
+    def find_any(dataset, wanted, columns):
+        threads.append(threading.current_thread().name)
+        return real(dataset, wanted, columns)
+
+    monkeypatch.setattr(cascade, "find_any", find_any)
+    monkeypatch.setattr(stored_image, "find_any", find_any)
+    circle.mutate(DELETES, "one", {"name": "a"})
+    assert [name.rpartition("_")[0] for name in threads] == ["edge-search"]
+    assert set(content(circle)["Knows"]) == {"bc", "cd"}
+
+
+def test_an_edge_of_another_writer_goes_too(circle: Graph) -> None:
+    """Every search is for the snapshot of its own write."""
+    circle.mutate(DELETES, "one", {"name": "a"})
+    rival_of(circle).apply({"Knows": {"insert": [{"id": "db", "from": "d", "to": "b"}]}})
+    circle.mutate(DELETES, "one", {"name": "b"})
+    assert set(content(circle)["Knows"]) == {"cd"}
+    assert_at_rest(circle)

@@ -109,12 +109,19 @@ class StoredImage:
             return self._schema(key, columns).empty_table()
         return self._without_gone(delta, self._rows(key, column, values, columns))
 
-    def located(self, key: TableKey, wanted: Mapping[str, pa.Array]) -> pa.Table:
-        """Row ids and addresses of surviving rows with a wanted id in one of these columns."""
+    def located(
+        self, key: TableKey, wanted: Mapping[str, pa.Array], stored: pa.Table | None = None
+    ) -> pa.Table:
+        """Row ids and addresses of surviving rows with a wanted id in one of these columns.
+
+        `stored` are all such rows of the snapshot, if the caller has them.
+        """
         delta, pin = self.delta(key), self._snapshot.pin(key)
         if delta.replaces or pin.row_count == 0:
             return _LOCATED.empty_table()
-        return self._without_gone(delta, find_any(self._store.open(pin.at), wanted, []))
+        if stored is None:
+            stored = find_any(self._store.open(pin.at), wanted, [])
+        return self._without_gone(delta, stored)
 
     def surviving_candidates(
         self, key: TableKey, wanted: Mapping[str, pa.Array], columns: Sequence[str]

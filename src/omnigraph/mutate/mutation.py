@@ -12,7 +12,7 @@ from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.errors import InvalidArgument, NotFound, TypeCheckError
 from omnigraph.execute.evaluation.expressions import Evaluator
-from omnigraph.integrity.cascade import with_cascades
+from omnigraph.integrity.cascade import EdgeSearch, with_cascades
 from omnigraph.integrity.validate import claims, validate_changes
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.walk import walk
@@ -111,8 +111,9 @@ class Mutator:
 
         def build(snapshot: Snapshot) -> ChangeSet:
             statements = by(snapshot.catalog).statements
-            changes = run_statements(context, snapshot, statements)
-            complete = with_cascades(snapshot, context.store, changes)
+            search = EdgeSearch(snapshot, context.store)
+            changes = run_statements(context, snapshot, statements, search)
+            complete = with_cascades(snapshot, context.store, changes, search)
             validate_changes(snapshot, context.store, complete, cascaded=True)
             return complete
 

@@ -6,7 +6,7 @@ or keys, and scanned otherwise. Pending rows are in memory and judged there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +44,12 @@ def matching_rows(
     evaluator: Evaluator,
     columns: Sequence[str],
     visible: VisibleRows,
+    when_named: Callable[[pa.Array], None] = lambda _: None,
 ) -> MatchingRows:
     """`columns`, `id` among them, of the visible rows for which the predicate is true now.
 
-    The predicate is evaluated on visible rows only, because its errors would tell about others.
+    The predicate is evaluated on visible rows only, because its errors would tell about others. If
+    it names ids, `when_named` gets them before their rows are looked up.
     """
     key = pending.entity.table_key
     if not visible.has_type(key):
@@ -59,7 +61,9 @@ def matching_rows(
         stored = _scanned(dataset, pending, predicate, judged, evaluator, columns, visible)
     else:
         needed = list(dict.fromkeys([ID, *columns, *judged.columns, *needed_to_see]))
-        found = find_rows(dataset, pa.array(list(dict.fromkeys(ids)), pa.string()), needed)
+        named = pa.array(list(dict.fromkeys(ids)), pa.string())
+        when_named(named)
+        found = find_rows(dataset, named, needed)
         shown = visible.keep(key, pending.untouched(found))
         stored = judged.true_rows(shown, evaluator)
     rows = pending.rows

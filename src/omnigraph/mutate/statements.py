@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from omnigraph.embed.provider import EmbeddingProvider, fill_vectors
 from omnigraph.errors import ExternalBlobDenied, InvalidArgument
 from omnigraph.execute.evaluation.expressions import Evaluator
 from omnigraph.execute.evaluation.row_expressions import one_chunk, over_rows
-from omnigraph.integrity.cascade import with_cascades
+from omnigraph.integrity.cascade import EdgeSearch, with_cascades
 from omnigraph.integrity.rules import Required
 from omnigraph.integrity.violations import Report, Violation
 from omnigraph.ir import expressions as ex
@@ -66,10 +67,10 @@ class MutationContext:
 
 
 def run_statements(
-    context: MutationContext, snapshot: Snapshot, statements: Iterable[WriteOp]
+    context: MutationContext, snapshot: Snapshot, statements: Iterable[WriteOp], search: EdgeSearch
 ) -> ChangeSet:
-    """The change set of all statements; the caller adds cascades and validates it."""
-    run = _StatementRun(context, snapshot)
+    """The change set of all statements; the caller adds cascades, with `search`, and validates."""
+    run = _StatementRun(context, snapshot, search)
     for statement in statements:
         match statement:
             case Insert():
@@ -86,9 +87,10 @@ def run_statements(
 class _StatementRun:
     """One pass over the statements."""
 
-    def __init__(self, context: MutationContext, snapshot: Snapshot) -> None:
+    def __init__(self, context: MutationContext, snapshot: Snapshot, search: EdgeSearch) -> None:
         self._context = context
         self._snapshot = snapshot
+        self._search = search
         self._visible = VisibleRows(context.store, context.seen(snapshot))
         self._pending: dict[TableKey, PendingTable] = {}
 
@@ -134,7 +136,8 @@ class _StatementRun:
         pending = self._settled(op.table)
         evaluator = self._context.evaluator
         dataset = self._dataset(op.table)
-        found = matching_rows(dataset, pending, op.predicate, evaluator, [ID], self._visible)
+        edges = partial(self._search.begin, op.table)
+        found = matching_rows(dataset, pending, op.predicate, evaluator, [ID], self._visible, edges)
         if found.stored is not None:
             pending.delete(found.stored.column(ID), found.stored)
 
