@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidArgument
-from omnigraph.values.entity_ids import canonical_text, entity_id
+from omnigraph.values.entity_ids import canonical_text, entity_id, new_ulids
 
 KEY_VALUES = st.one_of(
     st.booleans(),
@@ -81,3 +82,25 @@ def test_composite_ids_can_be_taken_apart(values: list[object]) -> None:
 @given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
 def test_composite_ids_do_not_run_together(one: tuple[str, str], other: tuple[str, str]) -> None:
     assert (entity_id(one) == entity_id(other)) == (one == other)
+
+
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def _number(ulid: str) -> int:
+    found = 0
+    for digit in ulid:
+        found = found * 32 + _DIGITS.index(digit)
+    return found
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("start", [0, 1, 1023, 1024, 2**20 - 1500, 2**30 - 2, 2**39 - 1])
+def test_new_ulids_count_up_by_one(count: int, start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.values.entity_ids.secrets.randbelow", lambda _: start)
+    ids = new_ulids(count)
+    ids.validate(full=True)
+    numbers = [_number(text) for text in ids.to_pylist()]
+    assert len(numbers) == count
+    assert all(later == earlier + 1 for earlier, later in itertools.pairwise(numbers))
+    assert [number % 2**40 for number in numbers[:1]] == [start][:count]

@@ -67,19 +67,24 @@ def entity_id(values: Sequence[object]) -> str:
 
 def new_ulids(count: int) -> pa.Array:
     """A column of `count` distinct ULIDs of this moment, ascending."""
-    pairs = np.empty((count, _LENGTH // 2), dtype=np.uint16)
     first = np.array(np.frombuffer(str(ULID()).encode(), dtype=np.uint16))
     start = secrets.randbelow(1 << (10 * _COUNTED_PAIRS - 1))
-    last = start + max(count - 1, 0)
-    counting = []
     for place in range(_COUNTED_PAIRS):
         first[-1 - place] = _PAIRS[(start >> (10 * place)) & 1023]
-        if start >> (10 * place) != last >> (10 * place):
-            counting.append(place)
-    pairs[:] = first
-    numbers = np.arange(start, start + count, dtype=np.int64)
-    for place in counting:  # the other pairs are equal in all ids
-        pairs[:, -1 - place] = _PAIRS[(numbers >> (10 * place)) & 1023]
+    # The last pair counts through all its numbers in a block, in which no other pair changes.
+    block = np.empty((len(_PAIRS), _LENGTH // 2), dtype=np.uint16)
+    block[:] = first
+    block[:, -1] = _PAIRS
+    before = start % len(_PAIRS)
+    numbers = start // len(_PAIRS) + np.arange((before + count) // len(_PAIRS) + 1)
+    pairs = np.empty((len(numbers), *block.shape), dtype=np.uint16)
+    pairs[:] = block
+    for place in range(1, _COUNTED_PAIRS):
+        counts = numbers >> (10 * (place - 1))
+        if counts[0] == counts[-1]:
+            break  # the pairs before it are equal in all ids, too
+        pairs[:, :, -1 - place] = _PAIRS[counts & 1023][:, np.newaxis]
+    ids = pairs.reshape(-1, _LENGTH // 2)[before : before + count]
     offsets = np.arange(0, (count + 1) * _LENGTH, _LENGTH, dtype=np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(pairs)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(ids)]
     return pa.Array.from_buffers(pa.string(), count, buffers)
