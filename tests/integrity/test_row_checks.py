@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.catalog.arrow_schema import table_schema
 from omnigraph.integrity.row_checks import check_rows, failing_rows
-from omnigraph.integrity.rules import Matches
+from omnigraph.integrity.rules import Between, DerivedId, Matches
 from omnigraph.integrity.violations import Place, Report
 from omnigraph.schema.build import catalog_from_text
 from omnigraph.values.entity_ids import entity_id
@@ -83,6 +83,27 @@ def test_each_rule_finds_its_row(values, rule, column) -> None:
 def test_bounds_are_inclusive_and_nulls_pass() -> None:
     rows = [person(age=0), person(age=150), person(big=2**64 - 6), person(seen=946684800000)]
     assert broken(PERSON, rows).total == 0
+
+
+def test_ids_in_the_memory_of_a_key_are_compared_where_rows_differ() -> None:
+    names = pa.chunked_array([["a", "b", "c"]])
+    rule = DerivedId(("name",))
+    for ids, wrong in ((names, []), (names.slice(1), [0, 1]), (names.slice(0, 2), [])):
+        rows = pa.table({"id": ids, "name": names.slice(0, len(ids))})
+        assert list(failing_rows(rule, rows)) == wrong
+
+
+def test_a_value_outside_is_found_beside_null_and_nan() -> None:
+    rule = Between("score", 0.0, 5.0)
+    for values, wrong in (
+        ([None, float("nan"), 6.0], [2]),
+        ([float("nan"), None, -1.0, 5.0], [2]),
+        ([float("nan")], []),
+        ([None], []),
+        ([], []),
+    ):
+        rows = pa.table({"score": pa.chunked_array([values], pa.float64())})
+        assert list(failing_rows(rule, rows)) == wrong
 
 
 def test_a_missing_end_is_required() -> None:

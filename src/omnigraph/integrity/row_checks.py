@@ -145,6 +145,8 @@ def _chunks(column: pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:
 
 
 def _outside(column: Any, low: Any, high: Any) -> RowNumbers:
+    if _is_within(column, low, high):
+        return _NONE
     parts = [_NONE]
     if low is not None:
         parts.append(_where(pc.less(column, pa.scalar(low, column.type))))
@@ -153,8 +155,19 @@ def _outside(column: Any, low: Any, high: Any) -> RowNumbers:
     return np.unique(np.concatenate(parts))
 
 
+def _is_within(column: Any, low: Any, high: Any) -> bool:
+    """One pass shows that no row is outside, and makes no mask."""
+    extremes = pc.min_max(column)
+    least, most = extremes["min"], extremes["max"]
+    if not least.is_valid:
+        return True  # every value is NULL
+    above = low is None or pc.greater_equal(least, pa.scalar(low, column.type)).as_py()
+    return above and (high is None or pc.less_equal(most, pa.scalar(high, column.type)).as_py())
+
+
 def _not_finite(values: Any) -> RowNumbers:
-    return _where_false(pc.is_finite(values))
+    finite = pc.is_finite(values)
+    return _NONE if pc.all(finite, min_count=0).as_py() else _where_false(finite)
 
 
 def _outside_calendar(values: Any) -> RowNumbers:
@@ -223,4 +236,16 @@ def _finds(compiled: re.Pattern[str], text: str) -> bool:
 def _wrong_ids(rule: DerivedId, table: pa.Table) -> RowNumbers:
     # An incomplete key has no spelling: the comparison is NULL, and `Required` reports the row.
     derived = derived_ids([table.column(name) for name in rule.members])
+    if _is_same_memory(table.column(ID), derived):
+        return _NONE
     return _where(pc.not_equal(table.column(ID), derived))
+
+
+def _is_same_memory(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    """Both columns are views of the same texts, as ids are that were derived from a text."""
+    return one.type == other.type and [*map(_memory, one.chunks)] == [*map(_memory, other.chunks)]
+
+
+def _memory(chunk: pa.Array) -> tuple[Any, ...]:
+    addresses = [None if part is None else part.address for part in chunk.buffers()]
+    return len(chunk), chunk.offset, *addresses
