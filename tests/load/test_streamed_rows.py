@@ -20,6 +20,7 @@ from omnigraph.errors import (
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.load import key_index, sources, streamed_rows
+from omnigraph.load.key_index import KeyIndex
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.graph_helpers import meanwhile, with_parts
 from omnigraph_testing.invariants import assert_at_rest
@@ -63,6 +64,32 @@ def edges(folder: Path, count: int = 60, **ends: str) -> Path:
 
 def data_files(folder: Path) -> set[str]:
     return {str(p) for p in (folder / "g.omni").rglob("data/*")}
+
+
+@pytest.mark.parametrize("ending", ["", "x" * 300])
+def test_nodes_alone_are_told_apart(
+    folder: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other proof needs their ids, so these are compared by one hash; long ids by two."""
+    monkeypatch.setattr(key_index, "MANY_ROWS", 0)
+    names = [f"p{i}{ending}" for i in range(100)]
+    graph = opened(folder)
+    twice = pa.table({"name": [*names, names[13]]})
+    with pytest.raises(ValidationFailed, match=f"{names[13]}.*the id occurs twice"):
+        graph.load(twice, type="P", engine="local")
+    asked: list[str] = []
+
+    def proven(self: KeyIndex, sql: str) -> int:
+        asked.append(sql)
+        return count(self, sql)
+
+    count = KeyIndex.count
+    monkeypatch.setattr(KeyIndex, "count", proven)
+    graph.load(pa.table({"name": names}), type="P", engine="local")
+    assert asked == []
+    with pytest.raises(KeyConflict):
+        graph.load(pa.table({"name": ["new", names[13]]}), type="P", engine="local")
+    assert_at_rest(graph)
 
 
 def test_the_fragments_are_adopted(folder: Path) -> None:

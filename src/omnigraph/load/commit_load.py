@@ -319,6 +319,9 @@ class LoadBuild:
             left_out,
             self.mirrored,
         )
+        small = prepared.total <= self.small_input and not (self.replaced or self.mirrored)
+        if not small:
+            self._offer_stored(snapshot)
         given = prepared.given_ids
         # Patches were folded and matched before.
         merged = (LoadMode.MERGE, LoadMode.MIRROR)
@@ -330,9 +333,6 @@ class LoadBuild:
         for key in sorted(self.modes.with_mode(given, distinct)):
             checks.duplicate_ids(key, report)
         self._tables = self._with_kept(snapshot)
-        small = prepared.total <= self.small_input and not (self.replaced or self.mirrored)
-        if not small:
-            self._offer_stored(snapshot)
         new = self.modes.with_mode(given, (LoadMode.APPEND,))
         existing = ExistingIds()
         if new:

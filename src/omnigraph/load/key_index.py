@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow_schema import table_schema
-from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EntityType
-from omnigraph.integrity.rules import checked_columns
+from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, EntityType
+from omnigraph.integrity.rules import checked_columns, edges_touching
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.proofs import IdHashes, IdSet, IdTable, all_among, no_row_twice
@@ -58,6 +58,7 @@ class KeyIndex:
         self._numbers = {t.table_key: n for n, t in enumerate(catalog.entity_types())}
         self._columns = {t.table_key: checked_columns(t) for t in catalog.entity_types()}
         self._schemas = {t.table_key: _narrow(t) for t in catalog.entity_types()}
+        self._edges = {t.table_key: _edges_of(catalog, t) for t in catalog.entity_types()}
         self._spelled = {key: _spelling(names) for key, names in self._columns.items()}
         self._present: set[str] = set()
         self._held: dict[TableKey, list[pa.Table]] = {}
@@ -142,8 +143,14 @@ class KeyIndex:
 
     def has_distinct_ids(self, key: TableKey) -> bool:
         """Proven: no two input rows have one id."""
+        if self._is_only_distinct(key) and self.has_no_row_twice(key, [ID]):
+            return True
         ids = self.input_ids(key)
         return ids is not None and ids.are_distinct
+
+    def _is_only_distinct(self, key: TableKey) -> bool:
+        """No other proof needs the set of the ids: no row is stored, no input edge may end here."""
+        return self.stored_count(key) == 0 and not any(map(self._input_count, self._edges[key]))
 
     def forget_ids(self) -> None:
         """Free the memory of `input_ids`, which makes them again if they are needed again."""
@@ -536,6 +543,13 @@ class _Shown:
 
     def __exit__(self, *_: object) -> None:
         self._connection.unregister(self._name)
+
+
+def _edges_of(catalog: Catalog, entity: EntityType) -> list[TableKey]:
+    """The edge types that may end at entities of this type."""
+    if isinstance(entity, EdgeType):
+        return []
+    return [edge.table_key for edge in edges_touching(catalog, entity.table_key)]
 
 
 def _narrow(entity: EntityType) -> pa.Schema:

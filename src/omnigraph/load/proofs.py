@@ -46,6 +46,9 @@ _RANGES = 64
 _RANGE_STARTS = np.arange(_RANGES, dtype=np.uint64) << np.uint64(58)
 _NO_HASHES = np.empty(0, np.uint64)
 
+_TEXTS_PER_HASHING = 16 * 1024
+"""So many texts are hashed at once without compiled loops: arrays of more numbers would be memory
+that is new to the process each time, which costs more than the hashing."""
 _TEXTS_PER_LOOP = 64 * 1024
 """So many texts are hashed and looked up at once by compiled loops: their hashes stay in a cache of
 the processor."""
@@ -454,9 +457,18 @@ def _as_words(chunk: pa.Array) -> Hashes:
 
 
 def _of_texts(chunk: pa.Array, key: _HashKey) -> Hashes | None:
-    """Hash eight bytes of every text in each pass; None if a text is too long."""
-    if len(chunk) == 0:
-        return np.empty(0, np.uint64)
+    """The hash of every text; None if a text is too long."""
+    found = np.empty(len(chunk), np.uint64)
+    for start in range(0, len(chunk), _TEXTS_PER_HASHING):
+        hashes = _of_few_texts(chunk.slice(start, _TEXTS_PER_HASHING), key)
+        if hashes is None:
+            return None
+        found[start : start + len(hashes)] = hashes
+    return found
+
+
+def _of_few_texts(chunk: pa.Array, key: _HashKey) -> Hashes | None:
+    """`_of_texts` for at least one text; each pass hashes eight bytes of every text."""
     offsets, given = _text_buffers(chunk)
     lengths = np.diff(offsets).astype(np.int64)
     longest = int(lengths.max())
