@@ -32,6 +32,7 @@ from omnigraph.lance_store.store import Dataset, Store
 from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import PreparedInput
+from omnigraph.load.proofs import IdTable
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import tell
 from omnigraph.values.identifiers import EntityKind, TableKey, node_table
@@ -197,10 +198,15 @@ class BulkChecks:
         index = self._index
         names = ((SOURCE, edge.source), (TARGET, edge.target))
         columns = [column for column, name in names if name == node.type_name]
-        chunks, nodes = index.chunks(edge.table_key, columns), index.input_ids(node)
-        if chunks is None or nodes is None:
+        chunks = index.chunks(edge.table_key, columns)
+        if chunks is None:
             return False
         if node in self._mirrored and index.has_rows(index.gone(node)):
+            return False
+        if self._were_found(edge.table_key, node, columns):
+            return True
+        nodes = index.input_ids(node)
+        if nodes is None:
             return False
         known = [nodes]
         if node not in self._replaced:
@@ -210,6 +216,18 @@ class BulkChecks:
             known.append(stored)
         texts = (chunk.column(name) for chunk in chunks for name in columns)
         return index.all_among(texts, known)
+
+    def _were_found(self, edge: TableKey, node: TableKey, columns: Sequence[str]) -> bool:
+        """Proven without reading all ends: most were looked up while the input was read."""
+        index = self._index
+        found = None if node in self._replaced else index.found_ends(edge, node)
+        chunks = index.chunks(edge, columns)
+        if found is None or chunks is None:
+            return False
+        given = index.input_ids(node) if index.input_count(node) else None
+        added = [given] if isinstance(given, IdTable) else []
+        rest = (rows.column(name) for rows in found.rows_before(chunks) for name in columns)
+        return found.are_among(added) and index.all_among(rest, [found.stored, *added])
 
     def _endpoints(self, rule: EndpointExists, report: Report) -> None:
         if self._ends_exist(rule.table, rule.node):

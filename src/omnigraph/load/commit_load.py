@@ -490,7 +490,7 @@ class LoadBuild:
         for key in sorted(self._needed()):
             pin = snapshot.pin(key)
             dataset = self.reader.store.open(pin.at)
-            index.offer_stored(key, pin.row_count, partial(_columns, dataset))
+            index.offer_stored(key, pin.row_count, pin.content_epoch, partial(_columns, dataset))
 
     def _needed(self) -> Iterable[TableKey]:
         """Tables whose stored rows a check or a change list may read."""

@@ -30,7 +30,14 @@ from omnigraph.catalog.model import ID, SOURCE, TARGET, Catalog, EdgeType, Entit
 from omnigraph.integrity.rules import checked_columns, edges_touching
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
-from omnigraph.load.proofs import IdHashes, IdSet, IdTable, all_among, no_row_twice
+from omnigraph.load.proofs import (
+    FoundEnds,
+    IdHashes,
+    IdSet,
+    IdTable,
+    all_among,
+    no_row_twice,
+)
 from omnigraph.values.identifiers import TableKey
 
 _ROWS_PER_BATCH = 1_000_000
@@ -38,8 +45,6 @@ _HELD_ROWS = 500_000
 """More input rows of a type are not held if they can be read again."""
 _HELD_SHARE = 8
 """Input rows may take 1/8 of the memory limit outside DuckDB."""
-_TABLE_SHARE = 4
-"""The hash table of the ids of one type may take 1/4 of the memory limit."""
 MANY_ROWS = 2_000_000
 """For the proofs of a load of so many rows it is worth loading compiled loops."""
 
@@ -66,6 +71,8 @@ class KeyIndex:
         self._offered: dict[TableKey, _OfferedRows] = {}
         self._input_ids: dict[TableKey, IdSet | None] = {}
         self._readers: dict[TableKey, tuple[int, ReadStored]] = {}
+        self._epochs: dict[TableKey, str] = {}
+        self._found_ends: dict[tuple[TableKey, TableKey], FoundEnds] = {}
         self._matches: dict[TableKey, pa.Table] = {}
         self._resolved: dict[TableKey, pa.Table] = {}
 
@@ -125,18 +132,18 @@ class KeyIndex:
             if chunks is None:
                 return None
             ids = (chunk.column(ID) for chunk in chunks)
-            self._input_ids[key] = self._id_set(ids, self._input_count(key))
+            self._input_ids[key] = self._id_set(ids, self.input_count(key))
         return self._input_ids[key]
 
     def _id_set(self, ids: Iterable[pa.ChunkedArray], count: int) -> IdSet | None:
         """The set of `count` ids; None if proofs cannot use them."""
-        fits = IdTable.size_of(count) * _TABLE_SHARE <= self._memory_bytes
-        if fits and sum(map(self._input_count, self._numbers)) >= MANY_ROWS:
+        fits = IdTable.fits(count, self._memory_bytes)
+        if fits and sum(map(self.input_count, self._numbers)) >= MANY_ROWS:
             return IdTable.of(ids, count, self._folder)
         return IdHashes.of(ids, self._folder)
 
-    def _input_count(self, key: TableKey) -> int:
-        """How many input rows of a type are held or offered."""
+    def input_count(self, key: TableKey) -> int:
+        """How many input rows of a type are held or offered, and not in DuckDB."""
         if key in self._offered:
             return self._offered[key].rows
         return sum(part.num_rows for part in self._held.get(key, ()))
@@ -150,7 +157,7 @@ class KeyIndex:
 
     def _is_only_distinct(self, key: TableKey) -> bool:
         """No other proof needs the set of the ids: no row is stored, no input edge may end here."""
-        return self.stored_count(key) == 0 and not any(map(self._input_count, self._edges[key]))
+        return self.stored_count(key) == 0 and not any(map(self.input_count, self._edges[key]))
 
     def forget_ids(self) -> None:
         """Free the memory of `input_ids`, which makes them again if they are needed again."""
@@ -195,9 +202,22 @@ class KeyIndex:
         assert name in self._present, f"the stored rows of {key} were not read"
         return name
 
-    def offer_stored(self, key: TableKey, count: int, read: ReadStored) -> None:
-        """Name the reader of `count` stored rows; it is called when a check needs them."""
+    def offer_stored(self, key: TableKey, count: int, epoch: str, read: ReadStored) -> None:
+        """Name the reader of `count` stored rows; it is called when a check needs them.
+
+        `epoch` is the content epoch of these rows.
+        """
         self._readers[key] = count, read
+        self._epochs[key] = epoch
+
+    def offer_ends(self, edge: TableKey, node: TableKey, found: FoundEnds) -> None:
+        """Input edges whose ends are looked up among stored nodes while they are read."""
+        self._found_ends[edge, node] = found
+
+    def found_ends(self, edge: TableKey, node: TableKey) -> FoundEnds | None:
+        """None if no ends were looked up, or if other nodes are stored now."""
+        found = self._found_ends.get((edge, node))
+        return found if found is not None and found.epoch == self._epochs.get(node) else None
 
     def stored_count(self, key: TableKey) -> int | None:
         """None if `offer_stored` was not called for the type."""
@@ -470,6 +490,7 @@ class KeyIndex:
     def forget_stored(self) -> None:
         """Forget the stored rows, because a newer snapshot has others."""
         self._readers.clear()
+        self._epochs.clear()
         self._matches.clear()
         self._resolved.clear()
         self._input_ids.clear()

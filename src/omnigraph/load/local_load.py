@@ -21,6 +21,7 @@ from omnigraph.commit.arming import IntentHold
 from omnigraph.commit.transaction import Transaction
 from omnigraph.embed.provider import EmbeddingProvider
 from omnigraph.load.commit_load import SMALL_INPUT, LoadBuild, commit_load
+from omnigraph.load.found_ends import StoredNodes
 from omnigraph.load.modes import LoadMode
 from omnigraph.load.options import LoadOptions, LoadReceipt
 from omnigraph.load.parsed_rows import AbsentColumns, BlobBases, Blocks, ParsedBlock, widen
@@ -83,7 +84,7 @@ class LocalLoader:
         options.modes.check(named, [source.type_name for source in sources])
         with (
             prepared_input(catalog, self.settings, rules) as prepared,
-            self._streams(snapshot, ref.incarnation, options) as streams,
+            self._streams(snapshot, ref.incarnation, options, prepared) as streams,
         ):
             watch = progress or reading_progress(sources)
             prepared.read_again = functools.partial(read_again, sources, named, reading)
@@ -102,7 +103,9 @@ class LocalLoader:
                     self.transaction, prepared, options, build.claims(), guarded, LOCAL
                 )
 
-    def _streams(self, snapshot: Snapshot, branch: str, options: LoadOptions) -> RowStreams:
+    def _streams(
+        self, snapshot: Snapshot, branch: str, options: LoadOptions, prepared: PreparedInput
+    ) -> RowStreams:
         """Streams for types of which this load writes every row; `branch` is an incarnation."""
         # A bucket gets rows that were checked, because a wasted upload costs more than a file.
         streams = self.reader.store.location.is_local and not options.dry_run
@@ -114,7 +117,9 @@ class LocalLoader:
         def hold() -> IntentHold:
             return self.transaction.cleanup_hold(options.branch, options.actor)
 
-        return RowStreams(self.reader.store, snapshot, appended, hold, self.most_prepared)
+        store = self.reader.store
+        nodes = StoredNodes(store, snapshot, prepared.index, prepared.folder)
+        return RowStreams(store, snapshot, appended, hold, nodes, self.most_prepared)
 
     def _build(self, patches: PatchInput, options: LoadOptions) -> LoadBuild | PatchBuild:
         if options.modes.may_be(LoadMode.PATCH):

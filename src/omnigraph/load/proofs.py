@@ -52,8 +52,13 @@ that is new to the process each time, which costs more than the hashing."""
 _TEXTS_PER_LOOP = 64 * 1024
 """So many texts are hashed and looked up at once by compiled loops: their hashes stay in a cache of
 the processor."""
+_MOST_MISSING = 1_000_000
+"""If more ends are not stored, the nodes are in the input, and the ends are looked up later."""
 _ID_BYTES = 24
 """An id takes so much of a hash table, of which a third is free."""
+
+_TABLE_SHARE = 4
+"""The hash tables of the ids of one type may take 1/4 of the memory limit."""
 
 _HALF = np.uint64(32)
 _FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], dtype=np.uint64)
@@ -226,15 +231,15 @@ class IdTable:
         self.are_distinct = True
 
     @staticmethod
-    def size_of(count: int) -> int:
-        """The bytes of a table for so many ids."""
-        return count * _ID_BYTES
+    def fits(count: int, memory_bytes: int) -> bool:
+        """Whether a load with this limit of memory may hold so many ids in tables."""
+        return count * _ID_BYTES * _TABLE_SHARE <= memory_bytes
 
     @classmethod
     def of(cls, chunks: Iterable[pa.ChunkedArray], most: int, folder: Path) -> IdTable | None:
         """The set of these ids, without NULLs; None if there are more than `most`."""
         found = cls(most, folder)
-        return found if all(found._add(pairs) for pairs in _pairs_of(chunks)) else None
+        return found if all(found._add(pairs) for pairs in hashed_twice(chunks)) else None
 
     def _add(self, pairs: Hashes) -> bool:
         self._room -= len(pairs)
@@ -258,14 +263,54 @@ class IdTable:
         return pairs[: _compiled().gather_missing(self._slots, pairs)]
 
     def has_none(self, chunks: Iterable[pa.ChunkedArray], folder: Path) -> bool:
-        return all(len(self.missing(pairs)) == len(pairs) for pairs in _pairs_of(chunks))
+        return all(len(self.missing(pairs)) == len(pairs) for pairs in hashed_twice(chunks))
+
+
+class FoundEnds:
+    """Ends of edges that were looked up among the stored nodes of one type, from `first_row` on."""
+
+    def __init__(self, columns: Sequence[str], stored: IdTable, epoch: str, first_row: int) -> None:
+        self.stored = stored
+        self.epoch = epoch
+        """The content epoch of the stored nodes."""
+        self.first_row = first_row
+        self._columns = columns
+        self._missing: list[Hashes] | None = []
+        self._missing_count = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Look up the ends of the next rows."""
+        if self._missing is None:
+            return
+        for pairs in hashed_twice(rows.column(name) for name in self._columns):
+            missing = self.stored.missing(pairs)
+            if len(missing):
+                self._missing.append(missing.copy())
+                self._missing_count += len(missing)
+        if self._missing_count > _MOST_MISSING:
+            self._missing = None
+
+    def are_among(self, known: Sequence[IdTable]) -> bool:
+        """Every end that was looked up is stored, or in one of these sets."""
+        if self._missing is None:
+            return False
+        return all(_all_in_tables(pairs.copy(), known) for pairs in self._missing)
+
+    def rows_before(self, chunks: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Of all rows, in their order, those that were not looked up."""
+        left = self.first_row
+        for chunk in chunks:
+            if left <= 0:
+                return
+            yield chunk.slice(0, left)
+            left -= chunk.num_rows
 
 
 def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet], folder: Path) -> bool:
     """Every text of `chunks` is in one of the sets. Many hashes are kept in files in `folder`."""
     tables = [ids for ids in known if isinstance(ids, IdTable)]
     if len(tables) == len(known):
-        return all(_all_in_tables(pairs, tables) for pairs in _pairs_of(chunks))
+        return all(_all_in_tables(pairs, tables) for pairs in hashed_twice(chunks))
     sets = [ids if isinstance(ids, IdHashes) else IdHashes(ids.lanes) for ids in known]
     if not all(ids.is_held for ids in sets):
         return _all_in_ranges(_lanes_of(chunks, folder, _LANES), sets)
@@ -293,7 +338,7 @@ def _compiled() -> Any:
     return importlib.import_module("omnigraph.load.compiled_proofs")
 
 
-def _pairs_of(chunks: Iterable[pa.ChunkedArray]) -> Iterator[Hashes]:
+def hashed_twice(chunks: Iterable[pa.ChunkedArray]) -> Iterator[Hashes]:
     """Both hashes of every text that is not NULL, as rows of an array, some at a time."""
     hash_texts = _compiled().hash_texts
     for column in chunks:

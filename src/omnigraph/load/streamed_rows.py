@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.catalog.model import ID, EntityType, embedding_of
+from omnigraph.catalog.model import ID, EdgeType, EntityType, embedding_of
 from omnigraph.commit.arming import IntentHold
 from omnigraph.lance_store.staging.written_fragments import (
     remove_rows,
@@ -27,6 +27,7 @@ from omnigraph.lance_store.staging.written_fragments import (
     written_batches,
 )
 from omnigraph.lance_store.store import DatasetVersion, Store
+from omnigraph.load.found_ends import EndLookup, StoredNodes
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import (
     BYTES_PER_CHUNK,
@@ -57,9 +58,20 @@ Places = npt.NDArray[np.int64]
 class StreamedTable:
     """A `PreparedTable` in fragments: append all rows, close it, then read or adopt them."""
 
-    def __init__(self, entity: EntityType, store: Store, at: DatasetVersion, ids: Path) -> None:
-        """The rows are written for the dataset `at`; their ids are listed in the file `ids`."""
+    def __init__(
+        self,
+        entity: EntityType,
+        store: Store,
+        at: DatasetVersion,
+        ids: Path,
+        ends: EndLookup | None = None,
+    ) -> None:
+        """The rows are written for the dataset `at`; their ids are listed in the file `ids`.
+
+        `ends` looks up the ends of the rows if they are edges.
+        """
         self.entity = entity
+        self._ends = ends
         self.rows = 0
         self._store = store
         self._at = at
@@ -78,6 +90,8 @@ class StreamedTable:
         """Rows with their places; `has_id` tells which came with an id, None if all did."""
         self._notes.append(_RowNotes.of(table, has_id))
         self._listing.add(Op.INSERT, table.column(ID))
+        if self._ends is not None:
+            self._ends.add(table)
         self.rows += table.num_rows
         self._send(stored_columns(self.entity, table))
 
@@ -217,12 +231,15 @@ class RowStreams:
         snapshot: Snapshot,
         appended: Callable[[TableKey], bool],
         hold: Callable[[], IntentHold],
+        nodes: StoredNodes,
         most_prepared: int = STREAMED_ROWS,
     ) -> None:
         """`appended` tells whether all rows of a type are new, and its table is the branch's own.
 
-        A type is streamed if it has more than `most_prepared` rows.
+        A type is streamed if it has more than `most_prepared` rows. The ends of edges are looked up
+        in `nodes`.
         """
+        self._nodes = nodes
         self._store = store
         self._snapshot = snapshot
         self._appended = appended
@@ -269,7 +286,9 @@ class RowStreams:
             hold = self._hold_off()
             self._hold = hold.__enter__()
         home = self._snapshot.pin(file.entity.table_key).at
-        table = StreamedTable(file.entity, self._store, home, ids)
+        entity = file.entity
+        ends = EndLookup(entity, self._nodes) if isinstance(entity, EdgeType) else None
+        table = StreamedTable(entity, self._store, home, ids, ends)
         self._tables.append(table)
         file.close()
         names = placed_schema(file.entity).names
