@@ -124,9 +124,14 @@ class Edges:
 
     def _forget(self) -> None:
         """What another process would know: nothing."""
-        recent_fragments._held._entries.clear()
-        recent_fragments._files.clear()
+        forget()
         self.store = Store(parse_location(self.folder, {}))
+
+
+def forget() -> None:
+    recent_fragments._held._entries.clear()
+    recent_fragments._left._entries.clear()
+    recent_fragments._files.clear()
 
 
 def _sorted(column: pa.ChunkedArray) -> list[int]:
@@ -153,8 +158,7 @@ def test_an_older_version_has_rows_that_a_newer_one_deleted(store: Store, rows) 
     gone = find_rows(store.open(at), pa.array(["x3"]), ["n"])
     newer = advance(store, stage_edit(store, at, RowEdit(None, gone, None)))
     assert isinstance(newer, DatasetVersion)
-    recent_fragments._held._entries.clear()
-    recent_fragments._files.clear()
+    forget()
     assert find_rows(store.open(newer), pa.array(["x3"]), ["n"]).num_rows == 0
     assert find_rows(store.open(at), pa.array(["x3"]), ["n"]).column("n").to_pylist() == [3]
 
@@ -175,3 +179,35 @@ def test_only_fragments_with_a_wanted_value_are_searched(store: Store, rows) -> 
         "_rowid",
         "_rowaddr",
     ]
+
+
+def test_fragments_whose_wanted_row_was_deleted_are_not_searched(store: Store, rows) -> None:
+    """A row that every commit writes again. Each version finds its own row, in any order."""
+    at = rows.create(**{f"i{n}": n for n in range(5)})
+    at = advance(store, rows.append(at, count=0))
+    versions = [at]
+    for number in range(1, 12):
+        old = find_rows(store.open(at), pa.array(["count"]), ["n"])
+        values = {"count": number, f"other{number}": number, f"more{number}": number}
+        new = rows.table(values)
+        at = advance(store, stage_edit(store, at, RowEdit(new, old, None)))
+        assert isinstance(at, DatasetVersion)
+        versions.append(at)
+    branch = create_branch(store, versions[8], "b")
+    gone = find_rows(store.open(branch), pa.array(["count", "other3"]), ["n"])
+    emptied = advance(store, stage_edit(store, branch, RowEdit(None, None, gone)))
+    assert isinstance(emptied, DatasetVersion)
+    for order in (versions, versions[::-1]):
+        forget()
+        for version in order:
+            found = find_rows(store.open(version), pa.array(["count"]), ["n"])
+            assert found.column("n").to_pylist() == [versions.index(version)]
+            # The last version and the branch have the same data file with other deletions.
+            wanted = pa.array(["count", "other3"])
+            assert find_rows(store.open(emptied), wanted, ["n"]).num_rows == 0
+            assert _sorted(find_rows(store.open(at), wanted, ["n"]).column("n")) == [3, 11]
+    for wanted, fragment in (("count", at), ("other3", versions[3])):
+        searched = fragments_to_search(store.open(at), {"id": pa.array([wanted])})
+        assert searched is not None
+        newest = max(store.open(fragment).fragment_ids())
+        assert [f.fragment_id for f in searched] == [newest]

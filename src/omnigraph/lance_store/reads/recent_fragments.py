@@ -8,6 +8,11 @@ fragments that do not hold a wanted one. Only absence is trusted.
 The name of a data file is unique and its rows never change. Deleted rows are remembered, too,
 because an older version may still have them. So what is remembered of a file is true for every
 version and every branch that has the file.
+
+A row that every commit writes again, such as a counter, is a deleted row of many small fragments.
+Therefore this module also remembers which values a fragment still holds after its deletions. The
+name of a deletion file is unique and its content never changes, too. A version with other deletions
+of the same data file has another deletion file.
 """
 
 from __future__ import annotations
@@ -36,6 +41,11 @@ _VALUES = 2_000_000
 _Held = Mapping[str, frozenset[str]]
 _held: BoundedCache[str, _Held] = BoundedCache(_FILES, _VALUES)
 """The values of the key columns, by data file."""
+
+_Deletion = tuple[str, int, int]
+"""Names a deletion file: the data file, the version that it was made from, its random number."""
+_left: BoundedCache[_Deletion, _Held] = BoundedCache(_FILES, _VALUES)
+"""The values of the key columns in rows that are not deleted, by deletion file."""
 
 _files: WeakKeyDictionary[Dataset, dict[int, str | None]] = WeakKeyDictionary()
 """The data file of each recent fragment that was looked at; None for a large fragment.
@@ -76,7 +86,9 @@ def fragments_to_search(dataset: Dataset, wanted: Mapping[str, pa.Array]) -> lis
     unknown = [f for f in recent if (file := files[f]) is not None and file not in _held]
     if unknown:
         _read(dataset, unknown, files)
-    chosen = [f for f in recent if _may_hold(files[f], sought)]
+    chosen = [f for f in recent if _may_hold(_held_in(files[f]), sought)]
+    if len(chosen) > 1:
+        chosen = _without_deleted(dataset, chosen, files, sought)
     return [dataset.get_fragment(f) for f in sorted([*(within & present), *chosen])]
 
 
@@ -93,6 +105,30 @@ def _files_of(dataset: Dataset, fragments: Sequence[int]) -> dict[int, str | Non
     return known
 
 
+def _without_deleted(
+    dataset: Dataset,
+    fragments: Sequence[int],
+    files: Mapping[int, str | None],
+    sought: Mapping[str, frozenset[str]],
+) -> list[int]:
+    """Those of the fragments that may hold a wanted value in a row that is not deleted."""
+    found = {f: _deletion_of(dataset.get_fragment(f), files[f]) for f in fragments}
+    unknown = [f for f, deletion in found.items() if deletion and deletion not in _left]
+    if len(unknown) > _FEWEST:  # a scan of a few fragments more is as fast as this read of them
+        _read(dataset, unknown, files)
+    return [
+        f
+        for f, deletion in found.items()
+        if deletion is None or _may_hold(_left.get(deletion), sought)
+    ]
+
+
+def _deletion_of(fragment: Any, file: str | None) -> _Deletion | None:
+    """The deletion file of a small fragment; None when it has none."""
+    deletion = fragment.metadata.deletion_file
+    return (file, deletion.read_version, deletion.id) if file and deletion else None
+
+
 def _read(dataset: Dataset, fragments: Sequence[int], files: Mapping[int, str | None]) -> None:
     """Read and remember the keys of small fragments, all of them with one scan."""
     columns = [name for name in _KEYS if name in dataset.schema.names]
@@ -102,30 +138,46 @@ def _read(dataset: Dataset, fragments: Sequence[int], files: Mapping[int, str | 
         fragments=opened,
         scan_in_order=True,
         include_deleted_rows=True,
-        with_row_id=True,  # Lance gives deleted rows only together with row ids
+        with_row_id=True,  # deleted rows come with row ids only, and have none themselves
     ).to_table()
     # Deleted rows have no address, so the rows of a fragment are known by their number.
     sizes = [fragment.metadata.physical_rows for fragment in opened]
     assert found.num_rows == sum(sizes), (found.num_rows, sizes)
     start = 0
-    for fragment_id, size in zip(fragments, sizes, strict=True):
-        file = files[fragment_id]
+    for fragment, size in zip(opened, sizes, strict=True):
+        file = files[fragment.fragment_id]
         assert file is not None
-        _remember(file, found.slice(start, size))
+        rows = found.slice(start, size)
         start += size
+        _remember(file, rows)
+        deletion = _deletion_of(fragment, file)
+        if deletion is not None:
+            left = _values(rows.filter(pc.is_valid(rows.column("_rowid"))))
+            _left.put(deletion, left, _size(left))
 
 
 def _remember(file: str, rows: pa.Table) -> None:
-    held = {
+    held = _values(rows)
+    _held.put(file, held, _size(held))
+
+
+def _values(rows: pa.Table) -> _Held:
+    return {
         name: frozenset(pc.drop_null(rows.column(name)).to_pylist())
         for name in _KEYS
         if name in rows.column_names
     }
-    _held.put(file, held, sum(map(len, held.values())) + 1)
 
 
-def _may_hold(file: str | None, sought: Mapping[str, frozenset[str]]) -> bool:
-    held = _held.get(file) if file is not None else None
+def _size(held: _Held) -> int:
+    return sum(map(len, held.values())) + 1
+
+
+def _held_in(file: str | None) -> _Held | None:
+    return _held.get(file) if file is not None else None
+
+
+def _may_hold(held: _Held | None, sought: Mapping[str, frozenset[str]]) -> bool:
     if held is None:
         return True
     return any(not values.isdisjoint(held[column]) for column, values in sought.items())
