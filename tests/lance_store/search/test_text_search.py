@@ -100,7 +100,7 @@ Ranked = list[tuple[float, Any]]
 
 
 def ranked(found: TextScores) -> Ranked:
-    return sorted(zip((-found.scores).tolist(), found.names.to_pylist(), strict=True))
+    return sorted(zip((-found.scores).tolist(), found.names.tolist(), strict=True))
 
 
 def with_ties(ranking: Ranked, limit: int) -> Ranked:

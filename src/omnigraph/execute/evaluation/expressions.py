@@ -74,6 +74,10 @@ class Evaluator:
 
     def scalar(self, expression: ex.Expression) -> Any:
         """A value that does not depend on rows."""
+        if isinstance(expression, ex.Constant | ex.ParameterRef):
+            plain = self.plain(expression)
+            if type(plain) in (str, int):  # of its type already: Arrow would give it back
+                return plain
         found = self.value(expression, Frame(1))
         return found.as_py() if isinstance(found, pa.Scalar) else found[0].as_py()
 

@@ -35,7 +35,7 @@ def sort_frame(op: OrderBy, frame: Frame, evaluator: Evaluator, wanted: int | No
         frame = frame.take(candidates, ordered=True)
     columns: list[Sortable] = []
     for key in op.keys:
-        columns += sort_columns(evaluator.array(key.value, frame), key)
+        columns += _key_columns(key, frame, evaluator)
     for tie in op.ties:
         columns += _tie_columns(tie, frame, evaluator)
     order = np.lexsort(columns[::-1]) if columns else np.arange(frame.length)
@@ -44,10 +44,22 @@ def sort_frame(op: OrderBy, frame: Frame, evaluator: Evaluator, wanted: int | No
 
 def sort_columns(values: pa.Array, key: SortKey) -> list[Sortable]:
     """Arrays whose ascending order is the order of the key: one for NULLs, one for values."""
-    codes = _codes(values)
+    missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    return _in_order(_codes(values), missing, key)
+
+
+def _key_columns(key: SortKey, frame: Frame, evaluator: Evaluator) -> list[Sortable]:
+    """`sort_columns` of a key. Scores are numbers already, with NaN where there is none."""
+    if not isinstance(key.value, ex.ScoreRef):
+        return sort_columns(evaluator.array(key.value, frame), key)
+    scores = frame.scores[key.value.slot]
+    missing = np.isnan(scores)
+    return _in_order(scores, missing if missing.any() else None, key)
+
+
+def _in_order(codes: Sortable, missing: Sortable | None, key: SortKey) -> list[Sortable]:
     columns: list[Sortable] = []
-    if values.null_count:
-        missing = values.is_null().to_numpy(zero_copy_only=False)
+    if missing is not None:
         last = key.descending or key.nulls_last
         columns.append(missing if last else ~missing)
         codes = np.where(missing, codes.dtype.type(0), codes)
@@ -112,7 +124,7 @@ def _already_sorted(op: OrderBy, frame: Frame) -> bool:
 
 def _candidates(key: SortKey, frame: Frame, evaluator: Evaluator, wanted: int) -> RowNumbers:
     """Rows that can be among the first `wanted`, judging by the first key."""
-    columns = sort_columns(evaluator.array(key.value, frame), key)
+    columns = _key_columns(key, frame, evaluator)
     if wanted == 0:
         return np.arange(0)
     values = columns[-1]

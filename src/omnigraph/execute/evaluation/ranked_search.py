@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -137,14 +138,14 @@ def _bm25(
 ) -> tuple[Positions, npt.NDArray[np.float64]]:
     if candidates is not None:
         named = bm25(table.dataset, column, query, wanted, candidates)
-        return table.find_at(named.names.to_numpy()), named.scores
+        return table.find_at(named.names), named.scores
     # Names of all rows in memory are worth their time only if the same version is searched again.
     table.searches += 1
     if table.searches == 1:
         named = bm25(table.dataset, column, query, wanted)
         return table.find(named.names), named.scores
     named = bm25(table.dataset, column, query, wanted, live=table.by_row_id.row_ids)
-    return table.find_numbered(named.names.to_numpy()), named.scores
+    return table.find_numbered(named.names), named.scores
 
 
 def _bm25_in_scope(
@@ -188,5 +189,5 @@ def _texts(binding: Binding, column: str) -> pa.Array:
 
 
 def _tables(view: EntityView) -> list[tuple[TableView, int]]:
-    sizes = [table.count for table in view.tables]
-    return list(zip(view.tables, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+    starts = accumulate((table.count for table in view.tables), initial=0)
+    return list(zip(view.tables, starts, strict=False))

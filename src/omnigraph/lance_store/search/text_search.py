@@ -55,8 +55,8 @@ class Hits:
 class TextScores:
     """Rows that have a term of a query, in no order."""
 
-    names: pa.Array
-    """Ids, `_rowid` or `_rowaddr`, as asked for."""
+    names: pa.Array | RowIds
+    """Ids in Arrow, or `_rowid` or `_rowaddr` as NumPy, as asked for."""
     scores: np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -98,11 +98,11 @@ def bm25(
     """
     wanted = text_query("search", query)
     names = ROW_ADDRESS if candidates is not None else ID if live is None else ROW_ID
-    nothing = candidates is not None and len(candidates) == 0
-    if not wanted.terms or nothing or limit == 0 or dataset.count_rows() == 0:
-        kind = pa.string() if names == ID else pa.uint64()
-        return TextScores(pa.array([], kind), np.empty(0))
     among = live if candidates is None else np.sort(candidates)
+    rows = dataset.count_rows() if among is None else len(among)
+    if not wanted.terms or limit == 0 or rows == 0:
+        none = pa.array([], pa.string()) if names == ID else np.empty(0, np.uint64)
+        return TextScores(none, np.empty(0))
     with snapshot_errors("ranking text"):
         if find_index(dataset, column, IndexKind.FULL_TEXT) is not None:
             return _indexed_bm25(dataset, _any_term(wanted, column), names, limit, among)
@@ -195,7 +195,8 @@ def _indexed_bm25(
     that fewer rows than asked for do not say that there are no more. A `_rowid` it gives as the
     index has it; such rows are not `among` the live ones, because a changed row gets a new one.
     """
-    share = 1.0 if among is None else len(among) / dataset.count_rows()
+    # Nearly every row that is found by its `_rowid` is among all rows.
+    share = len(among) / dataset.count_rows() if names == ROW_ADDRESS and among is not None else 1.0
     spare = _SPARE_IDS if names == ID else _SPARE_ROWS
     asked = None if limit is None else int(2 * limit / share) + spare
     while True:
@@ -261,9 +262,8 @@ def _highest(scores: Scores, limit: int | None) -> Rows:
 
 
 def _named(names: pa.Array, scores: Scores, rows: Rows) -> TextScores:
-    # NumPy picks a few numbers faster than Arrow does.
     texts = pa.types.is_string(names.type)
-    picked = names.take(pa.array(rows)) if texts else pa.array(names.to_numpy()[rows])
+    picked = names.take(pa.array(rows)) if texts else names.to_numpy()[rows]
     return TextScores(picked, scores[rows].astype(np.float64))
 
 
