@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from omnigraph.commit.request import Claims, CommitTerms
+from omnigraph.errors import InvalidArgument
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.manifest.publication import CommitDraft
@@ -12,6 +15,7 @@ from omnigraph.manifest.records import Commit
 from omnigraph.values.identifiers import EntityKind, TableKey
 from omnigraph.writes.changeset import ChangeSet, MergedHead
 
+_BROKEN = "x\ud800"
 DETAILS = {"pipeline": {"name": "nightly", "positions": {"raw": ["a.csv", 3]}}}
 
 
@@ -40,3 +44,16 @@ def test_the_terms_of_a_write_reach_its_commit(graph: Graph, uri: str) -> None:
     assert receipt.commit is not None
     again = open_graph(uri, read_only=True).commits.show(receipt.commit.graph_commit_id)
     assert again.details == DETAILS
+
+
+@pytest.mark.parametrize("term", ["actor_id", "message", "idempotency_key"])
+def test_texts_that_no_commit_can_hold_are_refused(graph: Graph, term: str) -> None:
+    head = graph.commits.list()[0]
+    rows = {"Note": {"insert": [{"id": "n1", "text": "x"}]}}
+    by_term = term == "actor_id"
+    writer, terms = (graph.as_actor(_BROKEN), {}) if by_term else (graph, {term: _BROKEN})
+    with pytest.raises(InvalidArgument, match=f"{term} has half of a surrogate pair"):
+        writer.apply(rows, **terms)
+    assert graph.commits.list()[0] == head
+    with pytest.raises(InvalidArgument, match="no id has half of a surrogate pair"):
+        graph.read("Note", ids=[_BROKEN])

@@ -14,7 +14,7 @@ from omnigraph.commit.intents import (
     schema_resource,
     table_resource,
 )
-from omnigraph.errors import CommitRejected
+from omnigraph.errors import CommitRejected, InvalidArgument
 from omnigraph.manifest.publication import CommitDraft
 from omnigraph.manifest.records import BranchRef, Commit, StreamBatch
 from omnigraph.manifest.snapshot import Snapshot
@@ -88,6 +88,23 @@ class WriteRequest:
     """Few rows, built fast from rows found by id or scan: a group may carry it."""
     judge: Judge | None = None
     """None: the actor may change everything."""
+
+    def __post_init__(self) -> None:
+        """A commit holds these texts as UTF-8. A queued write must not fail for them."""
+        for name in ("actor_id", "message", "idempotency_key"):
+            text = getattr(self, name)
+            if text is not None and not _is_utf8(text):
+                raise InvalidArgument(
+                    f"{name} has half of a surrogate pair, which UTF-8 cannot write", option=name
+                )
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

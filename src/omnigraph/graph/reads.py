@@ -139,7 +139,10 @@ def for_pandas(table: pa.Table) -> pa.Table:
 def _id_array(ids: Sequence[str]) -> pa.Array:
     if isinstance(ids, str) or not all(isinstance(i, str) for i in ids):
         raise InvalidArgument(f"ids must be a list of strings, got {ids!r}")
-    return pa.array(list(ids), pa.string())
+    try:
+        return pa.array(list(ids), pa.string())
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"no id has half of a surrogate pair: {error.object!r}") from None
 
 
 def blob(

@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,8 @@ class Store:
         commits never look at earlier transactions.
         """
         if self.location.is_local:
-            self.files.delete(f"{lineage_folder(at.location, at.branch)}/{_VERSION_HINT}")
+            with suppress(StorageFailure):  # the commit then replaces the hint
+                self.files.delete(f"{lineage_folder(at.location, at.branch)}/{_VERSION_HINT}")
 
     def exists(self, location: str, branch: str | None) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from omnigraph.graph.admission import Admission
@@ -79,6 +80,7 @@ class Metrics:
         )
         self._children: dict[Any, Any] = {}
         self._seen_refusals: dict[str, int] = {}
+        self._gathering = threading.Lock()
 
     def observe(
         self, route: str, method: str, status: int, graph: str | None, seconds: float
@@ -119,14 +121,18 @@ class Metrics:
         return generate_latest(registry)
 
     def gather(self, admission: Admission, graphs: ServedGraphs) -> None:
-        """Bring the numbers of admission and of the graphs up to date."""
-        for kind, count in admission.inflight.items():
-            self._inflight.labels(kind).set(count)
-        for reason, count in list(admission.refused.items()):
-            new = count - self._seen_refusals.get(reason, 0)
-            self._seen_refusals[reason] = count
-            self._refused.labels(reason).inc(new)
-        for served in graphs:
-            self._up.labels(served.graph_id).set(1)
-        for graph_id in graphs.quarantined:
-            self._up.labels(graph_id).set(0)
+        """Bring the numbers of admission and of the graphs up to date.
+
+        A worker does so before it answers, and now and then for the answers of other workers.
+        """
+        with self._gathering:
+            for kind, count in admission.inflight.items():
+                self._inflight.labels(kind).set(count)
+            for reason, count in list(admission.refused.items()):
+                new = count - self._seen_refusals.get(reason, 0)
+                self._seen_refusals[reason] = count
+                self._refused.labels(reason).inc(new)
+            for served in graphs:
+                self._up.labels(served.graph_id).set(1)
+            for graph_id in graphs.quarantined:
+                self._up.labels(graph_id).set(0)

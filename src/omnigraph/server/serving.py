@@ -37,6 +37,7 @@ EXIT_DEADLINE = 2
 _SWITCH_SECONDS = 0.0005
 _TOKENS_EVERY_SECONDS = 30.0
 _CANCELLATIONS_EVERY_SECONDS = 1.0
+_MEASURE_EVERY_SECONDS = 1.0
 _SWEEP_EVERY_SECONDS = 3600.0
 _LOOK_AFTER_EVERY_SECONDS = 5.0
 _BACKLOG = 2048
@@ -126,6 +127,7 @@ class Worker(uvicorn.Server):
             asyncio.ensure_future(self._open()),
             asyncio.ensure_future(self._every(_TOKENS_EVERY_SECONDS, self._poll_tokens)),
             asyncio.ensure_future(self._every(_CANCELLATIONS_EVERY_SECONDS, self._cancellations)),
+            asyncio.ensure_future(self._every(_MEASURE_EVERY_SECONDS, self._measure)),
             asyncio.ensure_future(self._every(_SWEEP_EVERY_SECONDS, self._sweep)),
             asyncio.ensure_future(self._every(_LOOK_AFTER_EVERY_SECONDS, self._look_after)),
         ]
@@ -159,6 +161,10 @@ class Worker(uvicorn.Server):
     def _cancellations(self) -> None:
         for served in self.state.graphs:
             served.graph.engine.operations.notice_cancellations()
+
+    def _measure(self) -> None:
+        if self.state.settings.workers > 1:
+            self.state.metrics.gather(self.state.admission, self.state.graphs)
 
     def _sweep(self) -> None:
         for served in self.state.graphs:

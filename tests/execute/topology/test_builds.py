@@ -97,6 +97,20 @@ def test_a_piece_that_takes_too_much_memory_is_not_built() -> None:
     assert not builds.is_idle
 
 
+def test_a_piece_that_is_asked_for_again_is_built_at_once() -> None:
+    """One ask may be the last of the process, so the thread waits; here for longer than a test."""
+    builds = Builds(100, beside=True, grace_seconds=600)
+    for number in range(2):  # the second time the thread starts anew
+        made = threading.Event()
+        builds.start(number, made.set)
+        builds.start("another", lambda: None)
+        assert not builds.settle(0.05)
+        assert not made.is_set()
+        builds.start(number, made.set)
+        assert made.wait(60)
+        assert builds.settle(60)
+
+
 def test_closing_ends_a_build_at_its_next_step() -> None:
     builds = Builds(100, beside=True, grace_seconds=0)
     began, ended = threading.Event(), []

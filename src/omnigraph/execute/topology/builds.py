@@ -35,7 +35,8 @@ _START_SHARE = 1 / 32
 # A read from storage that costs a larger share than this waits for the build instead, because the
 # build is under way soon anyway.
 _WAIT_SHARE = 0.5
-# A process that asks once and ends builds nothing, and the query that asked is not disturbed.
+# A process that asks once and ends builds nothing, and the query that asked is not disturbed. The
+# builds begin earlier when a piece is asked for again.
 _GRACE_SECONDS = 0.2
 _PIECES = 1024
 _WAITING = 256
@@ -165,6 +166,8 @@ class Builds:
     def _reset(self) -> None:
         self._condition = threading.Condition()
         self._stopped = threading.Event()
+        self._goes_on = threading.Event()
+        """Set when the thread waits no longer for the process to go on."""
         self._waiting: dict[Hashable, Callable[[], object]] = {}
         self._making: Hashable | None = None
         self._thread: threading.Thread | None = None
@@ -201,6 +204,8 @@ class Builds:
     def start(self, name: Hashable, make: Callable[[], object]) -> None:
         """Build a piece beside the queries, after those that wait. Does nothing if it waits."""
         with self._condition:
+            if name in self._waiting:
+                self._goes_on.set()
             if self._stopped.is_set() or name == self._making or name in self._waiting:
                 return
             if len(self._waiting) >= _WAITING:
@@ -253,6 +258,7 @@ class Builds:
         """Begin no other piece, and wait for the end of the current step."""
         with self._condition:
             self._stopped.set()
+            self._goes_on.set()
             self._waiting.clear()
             self._condition.notify_all()
             thread = self._thread
@@ -276,13 +282,14 @@ class Builds:
         return found
 
     def _work(self) -> None:
-        self._stopped.wait(self._grace)
+        self._goes_on.wait(self._grace)
         while True:
             if self.step():
                 continue
             with self._condition:
                 if self._stopped.is_set() or not self._waiting:
                     self._thread = None
+                    self._goes_on.clear()
                     self._condition.notify_all()
                     return
 
