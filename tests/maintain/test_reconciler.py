@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -166,3 +168,37 @@ def test_a_large_commit_is_indexed_at_once(graph: Graph) -> None:
     assert tended.engine.reconciler.settle()
     ids = [i for i in tended.index_status() if (i.type_name, i.property) == ("Note", "id")]
     assert [index.pending_rows for index in ids] == [0]
+
+
+_SLOW_STEP = """
+import sys, threading, time
+import omnigraph
+from omnigraph.maintain import reconciler
+
+began = threading.Event()
+
+def slow(*_, **__):
+    began.set()
+    time.sleep(1.0)
+    print("the step has ended", flush=True)
+
+reconciler.look_after = slow
+upkeep = omnigraph.MaintenanceSettings(look_every_commits=1)
+graph = omnigraph.open(sys.argv[1], settings=omnigraph.Settings(maintenance=upkeep))
+graph.apply({"Note": {"insert": [{"id": "x", "text": "x"}]}})
+assert began.wait(60)
+graph.engine.reconciler.stop(0.0)
+print("the process ends", flush=True)
+"""
+
+
+def test_a_process_ends_after_the_step_of_its_upkeep(graph: Graph) -> None:
+    """A thread that is in Lance when the interpreter ends brings the process down."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _SLOW_STEP, str(graph.uri)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["the process ends", "the step has ended"]

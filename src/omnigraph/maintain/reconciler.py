@@ -26,7 +26,10 @@ from omnigraph.values.identifiers import TableKey
 
 logger = logging.getLogger(__name__)
 
-_EXIT_PATIENCE_SECONDS = 10.0
+_CLOSE_PATIENCE_SECONDS = 10.0
+# A thread that is in Lance when the interpreter ends brings the process down with SIGABRT. An index
+# of a hundred million ids takes minutes.
+_EXIT_PATIENCE_SECONDS = 1800.0
 _MOST_TABLES = 16_384
 
 Table = tuple[str, TableKey]
@@ -83,10 +86,10 @@ class Reconciler:
         with self._condition:
             return self._condition.wait_for(lambda: self._thread is None, timeout)
 
-    def stop(self) -> None:
+    def stop(self, patience: float = _CLOSE_PATIENCE_SECONDS) -> None:
         """Finish the current step and begin no other; a killed step would need a recovery."""
         self._stopped = True
-        self.settle(_EXIT_PATIENCE_SECONDS)
+        self.settle(patience)
 
     def _count(self, table: Table, *, at_once: bool) -> None:
         commits = (self._commits.get(table) or 0) + 1
@@ -140,4 +143,4 @@ _reconcilers: weakref.WeakSet[Reconciler] = weakref.WeakSet()
 @atexit.register
 def _stop_all() -> None:
     for reconciler in list(_reconcilers):
-        reconciler.stop()
+        reconciler.stop(_EXIT_PATIENCE_SECONDS)
