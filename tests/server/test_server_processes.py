@@ -83,7 +83,7 @@ def test_a_draining_server_finishes_what_it_began(uri: str, tmp_path: Path) -> N
 def test_a_draining_server_refuses_connections_when_it_accepts_no_more(
     uri: str, tmp_path: Path, workers: str
 ) -> None:
-    """A connection that nobody takes would wait for the slowest request, and then be lost."""
+    """A connection that no worker takes would wait for the slowest request, and then be lost."""
     arguments = (uri, "--unauthenticated", "--workers", workers)
     slow = {"OMNIGRAPH_FAILPOINTS": "commit.before_publish=sleep:8"}
     serving = ProcessServer(*arguments, environment=slow, log=tmp_path / "log")

@@ -111,7 +111,7 @@ class _Supervisor:
             self._look()
             if self._ending:
                 # Workers stop to accept on their own. A connection that comes later is refused;
-                # on this socket it would wait for nobody.
+                # on this socket no worker would take it.
                 self._bound.close()
             for child in [c for c in self._children if c.process.poll() is not None]:
                 self._ended(child, directory)
