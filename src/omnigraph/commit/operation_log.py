@@ -1,9 +1,9 @@
 """Long work that answers later: its record under the graph, and its state after a crash.
 
 An operation is a few small objects in `__operations`: one when it begins, which its process holds,
-one when it ends, and one that decides whether it publishes or is cancelled. The
-first writer of that object decides. When the process of the operation died, the commit log decides what became of it:
-the operation had an idempotency key, and its commit has the same.
+one when it ends, and one that decides whether it publishes or is cancelled. The first writer of
+that object decides. When the process of the operation died, the commit log decides what became of
+it: the operation had an idempotency key, and its commit has the same.
 """
 
 from __future__ import annotations
