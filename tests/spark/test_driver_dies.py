@@ -77,7 +77,13 @@ def assert_unchanged(uri: str, data: Path, before: object, stored: set[Path]) ->
     assert graph.verify().ok
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGINT, id="Ctrl-C", marks=pytest.mark.slow),
+    ],
+)
 def test_while_workers_hold_what_they_wrote(uri: str, data: Path, how: signal.Signals) -> None:
     before = content(workloads.create_small_graph(uri))
     stored = fragments(uri)

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph_testing.spark_clusters import connect_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(1800)]
 
 PROGRAM = Path(__file__).with_name("connect_queries.py")
 

@@ -11,7 +11,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.spark.query import expand
 
 pytestmark = [
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark_reads"),
     pytest.mark.timeout(900),
     pytest.mark.usefixtures("many_tasks"),
 ]

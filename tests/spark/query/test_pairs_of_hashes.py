@@ -11,7 +11,7 @@ from omnigraph.spark.query import expand
 from omnigraph.spark.query.edge_pairs import End, Pairs
 from omnigraph.spark.query.rows import EntityColumns
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 FIRST_BIT = -(2**63)
 SCHEMA = """

@@ -18,7 +18,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init
 from omnigraph.writes.shape import Edit
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 SCHEMA = """
 node Thing {

@@ -12,7 +12,7 @@ from omnigraph_testing.executor_suite import Answer, plain, run_reference, same_
 from omnigraph_testing.random_queries import RandomQuery, random_queries
 from omnigraph_testing.suite_executors import SparkGraphs
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 QUIET = [
     HealthCheck.too_slow,

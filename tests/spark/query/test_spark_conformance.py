@@ -11,7 +11,7 @@ from omnigraph.errors import EngineCannot
 from omnigraph_testing.executor_suite import ConformanceCase, check_conformance, read_suite
 from omnigraph_testing.suite_executors import SparkGraphs
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 CASES = read_suite(Path(__file__).parents[2] / "fixtures" / "conformance")
 SHARED = [case for case in CASES if "spark" not in case.gaps]

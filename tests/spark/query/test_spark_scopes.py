@@ -14,7 +14,7 @@ from omnigraph_testing.random_queries import RandomQuery, random_queries
 from omnigraph_testing.scoped_graphs import check_in_scope, random_rules
 from omnigraph_testing.suite_executors import SparkGraphs
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 QUIET = [
     HealthCheck.too_slow,

@@ -14,7 +14,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 
 def write(graph: Graph) -> list[str]:

@@ -25,7 +25,7 @@ from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.spark_jar import make_jar, sources
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 IN_PYTHON = "omnigraph_in_python"
 SCHEMA = """

@@ -19,7 +19,7 @@ from omnigraph.spark import GraphReader
 from omnigraph.spark.source.table_reader import TableReader
 from omnigraph.writes.shape import Edit
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -15,7 +15,7 @@ from omnigraph.spark import GraphReader, GraphWriter
 from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.s3_server import BUCKET, S3Server
 
-pytestmark = [pytest.mark.s3, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.s3, pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from omnigraph.spark import GraphReader, GraphWriter
 from omnigraph.writes.shape import Edit
 from omnigraph_testing.invariants import assert_at_rest
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 
 def persons(spark: Any, *names: str) -> Any:

@@ -14,7 +14,7 @@ from troubled_reads import make_graph, query, scan
 
 from omnigraph_testing.spark_clusters import LOCAL_CLUSTER, standalone
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(1800)]
 
 PROGRAM = Path(__file__).with_name("troubled_reads.py")
 ALL = {"deaths": len(DEADLY)}

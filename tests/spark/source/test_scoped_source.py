@@ -19,7 +19,7 @@ from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.spark.source.source_options import feed_request, save_request
 from omnigraph.spark.source.table_writer import begin_write
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 SCHEMA = """
 node Person { name: String @key  dept: String  salary: I64? }

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph_testing.spark_clusters import LOCAL_CLUSTER, connect_server, standalone
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(1800)]
 
 CODE = """
 import os, sys

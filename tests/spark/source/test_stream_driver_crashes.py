@@ -18,7 +18,7 @@ from omnigraph_testing.invariants import assert_at_rest
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.crash,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark_reads"),
     pytest.mark.timeout(1800),
 ]
 

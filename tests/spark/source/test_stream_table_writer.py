@@ -12,7 +12,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.spark.source.source_options import sink_request
 from omnigraph_testing.invariants import assert_at_rest
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 
 def put(folder: Path, number: int, *names: str) -> None:

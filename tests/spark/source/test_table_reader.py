@@ -15,7 +15,7 @@ from omnigraph.settings.models import MaintenanceSettings, Settings
 from omnigraph.spark.source.source import OmnigraphSource
 from omnigraph.writes.shape import Edit
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 
 def frame(spark: Any, graph: Graph, kind: str = "Person", **options: str) -> Any:

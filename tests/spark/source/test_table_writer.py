@@ -23,7 +23,7 @@ from omnigraph_testing.invariants import assert_at_rest
 from omnigraph_testing.load_suite import stored_files
 from omnigraph_testing.spark_clusters import claim
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("spark_reads"), pytest.mark.timeout(900)]
 
 
 def save(df: Any, graph: Graph, kind: str = "Person", mode: str = "append", **options: str) -> None:
