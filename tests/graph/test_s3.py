@@ -173,7 +173,7 @@ def test_a_listing_that_fails_is_loud(graph: Graph, s3_uri: str, s3: S3Server) -
 
 # What a commit of one row to one table takes on a warm handle; docs/s3.md says what for.
 ONE_ROW_COMMIT = {
-    "LIST manifest version": 2,
+    "LIST manifest version": 3,
     "PUT table data": 1,
     "PUT intents": 1,
     "LIST intents": 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.settings.models import HistorySettings
+from omnigraph_testing.graph_helpers import meanwhile, rival_of, together
 from omnigraph_testing.invariants import assert_at_rest, content
 from omnigraph_testing.s3_server import S3Server
 from omnigraph_testing.workloads import create_small_graph, settings
@@ -64,6 +66,53 @@ def test_two_processes_trim_what_the_other_wrote(graph: Graph, uri: str) -> None
         write(both[number % 2], range(number, number + 1))
     assert len(files(uri, "_versions")) <= 2 * KEPT + 1
     assert_at_rest(both[0])
+
+
+@pytest.mark.parametrize("rivals", [1, 5 * KEPT], ids=["one version", "so many that some went"])
+@pytest.mark.parametrize("writers", [1, 3], ids=["alone", "group"])
+def test_no_write_is_lost_when_others_publish_before_its_swap(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, rivals: int, writers: int
+) -> None:
+    """The number of a version that was trimmed is free again, so a late swap would succeed."""
+    tended = open_graph(graph.uri, settings=SETTINGS)
+    rival = rival_of(tended)
+    meanwhile(
+        monkeypatch,
+        "publish.after_stage",
+        lambda: [rival.apply({"Person": {"upsert": [{"name": f"r{n}"}]}}) for n in range(rivals)],
+    )
+    mine = [
+        partial(tended.apply, {"Note": {"insert": [{"id": f"late{n}", "text": "x"}]}})
+        for n in range(writers)
+    ]
+    receipts = together(tended, *mine)
+    fresh = open_graph(graph.uri)
+    found = content(fresh)
+    assert {f"late{n}" for n in range(writers)} <= set(found["Note"])
+    assert {f"r{n}" for n in range(rivals)} <= set(found["Person"])
+    listed = [commit.graph_commit_id for commit in fresh.commits.list(limit=None)]
+    assert {r.commit.graph_commit_id for r in receipts} <= set(listed)
+    assert_at_rest(tended)
+
+
+def test_a_compaction_is_not_lost_when_others_publish_before_its_swap(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tended = open_graph(graph.uri, settings=SETTINGS)
+    write(tended, range(5))
+    rival = rival_of(tended)
+    meanwhile(
+        monkeypatch,
+        "publish.after_stage",
+        lambda: [rival.apply({"Person": {"upsert": [{"name": f"r{n}"}]}}) for n in range(20)],
+    )
+    tended.optimize()
+    fresh = open_graph(graph.uri)
+    assert len(content(fresh)["Note"]) == 6
+    store, pins = fresh.engine.store, fresh.snapshot().tables.values()
+    tags = [tag for pin in pins for tag in store.open_head(pin.location, None).tags.list()]
+    assert tags == [], "the compacted rows were published, so no writer took them for an orphan"
+    assert_at_rest(fresh)
 
 
 @pytest.mark.s3

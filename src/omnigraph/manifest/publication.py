@@ -314,6 +314,17 @@ def _mismatch(
     )
 
 
+def has_effect(state: BranchState, publication: Publication) -> bool:
+    """Whether a state has everything that a publication without a commit sets."""
+    pins = (*(move.after for move in publication.moves), *publication.created)
+    return (
+        all(state.tables.get(pin.key) == pin for pin in pins)
+        and publication.cancels in (None, *state.cancelled)
+        and publication.renames_to in (None, state.name)
+        and (state.deleted or not publication.marks_deleted)
+    )
+
+
 def apply_publication(
     state: BranchState, publication: Publication, ref: BranchRef, now_micros: int
 ) -> tuple[BranchState, Commit | None]:

@@ -11,7 +11,7 @@ from omnigraph.errors import OmnigraphError, StorageFailure
 from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.dataset_files import OldVersions
 from omnigraph.lance_store.staging.stage import stage_schema
-from omnigraph.lance_store.store import Store
+from omnigraph.lance_store.store import Store, head_version
 from omnigraph.manifest.branch_state import CURRENT_FORMAT, BranchState, state_to_schema
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.history import pack
@@ -21,6 +21,7 @@ from omnigraph.manifest.publication import (
     Publication,
     apply_group,
     apply_publication,
+    has_effect,
     unmet_requirement,
 )
 from omnigraph.manifest.reader import ManifestReader, manifest_version
@@ -175,8 +176,24 @@ class Publisher:
             return None
         self._store.flush_to_disk()
         failpoints.hit("publish.after_swap")
-        self._reader.remember(ref, self._store.open(outcome), packed.state)
+        handle = self._store.open(outcome)
+        if head_version(handle) != outcome.version and not self._is_shown(ref, publication):
+            return None
+        self._reader.remember(ref, handle, packed.state)
         return Published(packed.state, commit, group=group)
+
+    def _is_shown(self, ref: BranchRef, publication: Publication) -> bool:
+        """Whether the head, which is newer than this swap, was made from it.
+
+        The number of a trimmed version is free again. So the swap of a writer that was stopped
+        while others published many versions succeeds, but its version is below the head, where no
+        reader sees it.
+        """
+        state = self._reader.state(ref)
+        if publication.commit_ids:
+            own = publication.commit_ids[0]
+            return self.find_commit(state, own, publication.based_on) is not None
+        return has_effect(state, publication)
 
     def trim(self, ref: BranchRef, version: int) -> None:
         """Remove manifest versions that no head needs. A failure is left for the next time.
