@@ -187,3 +187,17 @@ def test_nothing_is_kept_without_the_setting(tmp_path: Path) -> None:
         for _ in range(2):
             assert opened.query(OLDER, params={"age": 1}).forms is None
         assert opened.kept_answer(OLDER, params={"age": 1}) is None
+
+
+def test_long_texts_and_parameters_leave_nothing_behind(graph: Graph) -> None:
+    """What is kept is bounded in bytes, and each of these could be asked for with small changes."""
+    runner = graph.engine.queries
+    named = "query one($name: String) { match { $p: Person { name: $name } } return { $p.age } }"
+    for number in range(5):
+        padded = f"{OLDER} // {number} {'x' * 1_000_000}"
+        for _ in range(2):
+            assert len(graph.query(padded, params={"age": 30})) == 1
+            assert len(graph.query(named, params={"name": f"{number}" * 10_000})) == 0
+    assert runner.kept_bytes == 0
+    head = runner._at(graph.snapshot())
+    assert max(runner._plans.weight, head.bound.weight) <= 4_000_000

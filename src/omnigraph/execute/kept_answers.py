@@ -22,6 +22,8 @@ from omnigraph.values.bounded_cache import BoundedCache
 from omnigraph.values.query_request import QueryText
 
 _MOST_ANSWERS = 16 * 1024
+_LONGEST_REQUEST = 4096
+"""Characters of a text and its parameters. A compiled text takes much more memory than it."""
 _LARGEST_ANSWER = 64 * 1024
 _ENTRY_BYTES = 1024
 """What an entry takes besides its rows: keys, parameters, objects."""
@@ -105,12 +107,15 @@ class KeptAnswers:
         found = self._answers.get(key)
         return None if found is None else found[1]
 
-    def keep(self, key: Any, compiled: CompiledQuery, result: QueryResult) -> None:
+    def keep(self, key: Any, compiled: CompiledQuery, text: QueryText, result: QueryResult) -> None:
         """Keep a small answer to a read that was asked for before, of this state or another.
 
-        The entry holds `compiled`, whose identity is in its key.
+        The entry holds `compiled`, whose identity is in its key, and the parameters.
         """
         _, query, given, branch, _, at = key
+        asked_bytes = len(text.source) + sum(len(v) for *_, v in given if isinstance(v, str))
+        if asked_bytes > _LONGEST_REQUEST:
+            return
         if not self._asked.note(hash((query, given, branch, at))):
             return
         rows = result.rows
@@ -124,7 +129,7 @@ class KeptAnswers:
         if size > _LARGEST_ANSWER:
             return
         entry = (compiled, result)
-        weight = size + _ENTRY_BYTES + _FORM_BYTES
+        weight = asked_bytes + size + _ENTRY_BYTES + _FORM_BYTES
         keep = lambda weight: self._answers.put(key, entry, weight)  # noqa: E731
         result.forms = _Forms(keep, weight, _FORM_BYTES)
         self._answers.put(key, entry, weight)

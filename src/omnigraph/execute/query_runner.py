@@ -49,6 +49,8 @@ _LARGE = 64 * 1024
 # So few rows are made as Python values, which takes less than the calls of Arrow.
 _FEW = 64
 _PLANS = 1024
+_PLAN_CHARACTERS = 4_000_000
+"""Of the texts whose plans are kept. A plan takes some twenty times the memory of its text."""
 _HEADS = 32
 _WARMED = 8
 _MOST_WARMINGS = 4
@@ -62,7 +64,7 @@ class _Head:
     views: SnapshotViews
     statistics: Statistics
     executor: LocalExecutor
-    bound: dict[object, _Bound]
+    bound: BoundedCache[object, _Bound]
     """By text and name, because a text means the same as long as the state is the same."""
     answers: object
     """Belongs to this state in this scope alone. A rule that asks for the time is fixed in it."""
@@ -106,7 +108,9 @@ class QueryRunner:
         )
         self._settings = settings
         self._clock = clock
-        self._plans: BoundedCache[tuple[int, int], _Planned] = BoundedCache(_PLANS)
+        self._plans: BoundedCache[tuple[int, int], _Planned] = BoundedCache(
+            _PLANS, _PLAN_CHARACTERS
+        )
         self._heads: BoundedCache[str | None, _Head] = BoundedCache(_HEADS)
         """The latest state by the key of its scope."""
         self._answers = KeptAnswers(settings.answer_bytes)
@@ -174,7 +178,7 @@ class QueryRunner:
             require_rows(rows, self._settings.max_rows)
         result = _result(compiled, snapshot, rows, text)
         if key is not None:
-            self._answers.keep(key, compiled, result)
+            self._answers.keep(key, compiled, text, result)
         return result
 
     def kept(self, snapshot: Snapshot, text: QueryText) -> QueryResult | None:
@@ -207,14 +211,15 @@ class QueryRunner:
         if text.params is not None:
             compiled.bind(text.params)
         statistics = self._at(snapshot).statistics
-        return explained(compiled.name, self._planned(compiled, statistics), statistics)
+        planned = self._planned(compiled, statistics, len(text.source))
+        return explained(compiled.name, planned, statistics)
 
     def profile(self, snapshot: Snapshot, text: QueryText, bounds: QueryBounds) -> QueryPlan:
         """Run a query; the plan with the rows and the time of every operator."""
         compiled = compile_read(snapshot, text)
         steps: dict[int, OperatorMeasure] = {}
         head = self._at(snapshot)
-        plan = self._planned(compiled, head.statistics)
+        plan = self._planned(compiled, head.statistics, len(text.source))
         executor = replace(head.executor, steps=steps)
         run = self._run(compiled.bind(text.params), bounds)
         began = self._clock.monotonic()
@@ -248,7 +253,8 @@ class QueryRunner:
                 statistics = latest.statistics
             views = SnapshotViews(snapshot, self._cache, row_rules(snapshot.scope))
             executor = LocalExecutor(views, self._provider, self._space)
-            latest = _Head(snapshot.tables, views, statistics, executor, {}, object())
+            bound: BoundedCache[object, _Bound] = BoundedCache(_PLANS, _PLAN_CHARACTERS)
+            latest = _Head(snapshot.tables, views, statistics, executor, bound, object())
             self._heads.put(scope, latest)
         return latest
 
@@ -259,20 +265,20 @@ class QueryRunner:
         bound = head.bound.get(key)
         if bound is None:
             compiled = compile_read(snapshot, text)
-            if len(head.bound) >= _PLANS:
-                head.bound.clear()
-            answer = head.executor.answer(self._planned(compiled, head.statistics))
-            bound = head.bound[key] = _Bound(compiled, current, answer)
+            length = len(text.source)
+            answer = head.executor.answer(self._planned(compiled, head.statistics, length))
+            bound = _Bound(compiled, current, answer)
+            head.bound.put(key, bound, length)
         return bound
 
-    def _planned(self, compiled: CompiledQuery, statistics: Statistics) -> PhysicalOp:
+    def _planned(self, compiled: CompiledQuery, statistics: Statistics, length: int) -> PhysicalOp:
         """The key has identities, because compiled queries and statistics are shared objects."""
         key = (id(compiled), id(statistics))
         found = self._plans.get(key)
         if found is None:
             assert compiled.plan is not None
             found = _Planned(compiled, statistics, plan_read(compiled.plan, statistics))
-            self._plans.put(key, found)
+            self._plans.put(key, found, length)
         return found.plan
 
 
