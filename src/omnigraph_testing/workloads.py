@@ -215,6 +215,12 @@ def only_open(report: Report, uri: str) -> None:
     report("open")
 
 
+def keyed_load(report: Report, uri: str, key: str) -> None:
+    graph = open_graph(uri, actor="victim", settings=settings())
+    graph.load([{"type": "Note", "data": {"id": key, "text": key}}], idempotency_key=key)
+    report("loaded")
+
+
 def repair_all(report: Report, uri: str) -> None:
     graph = open_graph(uri, actor="victim", settings=settings())
     report(len(graph.repair(confirm=True).drift))

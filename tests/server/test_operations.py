@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import tempfile
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,10 @@ from omnigraph import failpoints
 from omnigraph.commit.operation_log import OperationLog
 from omnigraph.errors import CommitRejected, ResourceLimit, StorageFailure
 from omnigraph.graph.open import open_graph
-from omnigraph_testing.http_server import ThreadServer, wait_until
+from omnigraph.server.route_table import ROUTES
+from omnigraph.server.routes import long_work
+from omnigraph_testing.crash import start
+from omnigraph_testing.http_server import ProcessServer, ThreadServer, wait_until
 
 ADD = "query add($name: String) { insert Person { name: $name } }"
 LATER = {"Prefer": "respond-async"}
@@ -168,6 +175,89 @@ def test_the_commit_log_decides_after_a_crash(uri: str) -> None:
         assert found["result"]["commit"]["graph_commit_id"] == merged.commit.graph_commit_id
         gone = http.get(f"/operations/{lost.begun.operation_id}").json()
         assert (gone["status"], gone["error"]["retryable"]) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("point", "status"),
+    [
+        ("commit.after_stage", "failed"),
+        ("commit.after_advance", "succeeded"),  # recovery finishes it
+        ("commit.after_publish", "succeeded"),
+    ],
+)
+@pytest.mark.crash
+def test_an_operation_of_a_killed_worker(uri: str, tmp_path: Path, point: str, status: str) -> None:
+    """Its status is what recovery makes of it, from the first answer on."""
+    armed = {"OMNIGRAPH_FAILPOINTS": f"{point}=kill"}
+    arguments = (uri, "--unauthenticated", "--workers", "2")
+    with ProcessServer(*arguments, environment=armed, log=tmp_path / "log") as server:
+        with server.graph_client() as http, suppress(httpx.TransportError):
+            lines = b'{"type": "Person", "data": {"name": "late"}}\n'
+            headers = LATER | {"Content-Type": "application/x-ndjson", "Idempotency-Key": "k"}
+            http.post("/load/ndjson", content=lines, headers=headers)
+        wait_until(lambda: "worker ended" in server.log_text())
+
+        def told(path: str) -> dict[str, Any]:
+            with server.graph_client() as http:
+                found: dict[str, Any] = http.get(path).json()
+                return found
+
+        (operation,) = told("/operations")["operations"]
+        assert (operation["kind"], operation["status"]) == ("loadNdjson", status)
+        made = told("/commits?idempotency_key=k")["commits"]
+        if status == "succeeded":
+            assert operation["result"]["commit"]["graph_commit_id"] == made[0]["graph_commit_id"]
+        else:
+            assert made == []
+            assert "nothing changed" in operation["error"]["error"]
+        again = told(f"/operations/{operation['operation_id']}")
+        assert again == operation
+
+
+def test_work_that_recovery_will_finish(uri: str) -> None:
+    """A handle that may write finishes it first; one that only reads says that it is not known."""
+    with open_graph(uri) as writes, open_graph(uri, read_only=True) as reads:
+        lost = writes.engine.operations.begin("loadNdjson", "victim", "key-1", "load", "main")
+        lost.release()
+        writes.engine.operations._here.clear()
+        arguments = {"uri": uri, "key": "key-1"}
+        child = start(
+            "omnigraph_testing.workloads:keyed_load",
+            arguments,
+            failpoints="commit.after_advance=kill",
+        )
+        assert child.finish()[0] == -signal.SIGKILL
+        name = lost.begun.operation_id
+        assert reads.engine.operations.show(name, read_only=True)["status"] == "unknown"
+        assert list(reads.as_actor("victim").commits.by_key("key-1")) == []
+        (made,) = writes.as_actor("victim").commits.by_key("key-1")
+        for graph in (writes, reads):
+            found = graph.engine.operations.show(name, read_only=graph.read_only)
+            assert found["status"] == "succeeded"
+            assert found["result"]["commit"]["graph_commit_id"] == made.graph_commit_id
+
+
+def test_every_write_that_answers_later_names_its_commit() -> None:
+    """Without the operation of the commit, a crash would look like a failure."""
+    later = {entry.operation_id for entry in ROUTES if entry.is_async_work and entry.takes_key}
+    assert later == long_work._COMMITS.keys()
+
+
+def test_operations_are_kept_for_a_day_after_their_end(uri: str) -> None:
+    with open_graph(uri) as graph, open_graph(uri) as other:
+        log = graph.engine.operations
+        old, new, runs = (log.begin("optimize", None, None, None, None) for _ in range(3))
+        log.end(old, "succeeded", {})
+        log.end(new, "succeeded", {})
+        yesterday = time.time() - 90_000
+        for file in Path(uri, "__operations").iterdir():
+            if not file.name.startswith(new.begun.operation_id):
+                os.utime(file, (yesterday, yesterday))
+        begun = next(Path(uri, "__operations").glob(f"{new.begun.operation_id}.begun*"))
+        os.utime(begun, (yesterday, yesterday))
+        kept = [found["operation_id"] for found in other.engine.operations.list()]
+        assert kept == [runs.begun.operation_id, new.begun.operation_id]
+        runs.release()
 
 
 def test_operations_belong_to_their_actor(uri: str) -> None:

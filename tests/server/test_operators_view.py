@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 
+from omnigraph_testing.crash import start
 from omnigraph_testing.http_server import ProcessServer, ThreadServer, wait_until
 
 APP = "https://app.example"
@@ -120,3 +121,20 @@ def _check_log(text: str) -> None:
     assert "ms" in request
     assert "first" not in text  # no token
     assert "match" not in text  # no query
+
+
+def test_recoveries_are_counted(uri: str) -> None:
+    with ThreadServer(uri) as server, server.client() as client:
+        child = start(
+            "omnigraph_testing.workloads:keyed_load",
+            {"uri": uri, "key": "k"},
+            failpoints="commit.after_advance=kill",
+        )
+        assert child.finish()[0] == -signal.SIGKILL
+        name = 'omnigraph_http_recoveries_total{outcome="rolled_forward"}'
+        assert name not in client.get("/metrics").text
+        with server.graph_client() as http:
+            made = http.post("/mutate", json={"query": 'insert Note { text: "next" }'})
+            assert made.status_code == 200, made.text
+        for _ in range(2):
+            assert f"{name} 1.0" in client.get("/metrics").text

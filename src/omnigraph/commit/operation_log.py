@@ -3,7 +3,8 @@
 An operation is a few small objects in `__operations`: one when it begins, which its process holds,
 one when it ends, and one that decides whether it publishes or is cancelled. The first writer of
 that object decides. When the process of the operation died, the commit log decides what became of
-it: the operation had an idempotency key, and its commit has the same.
+it: the operation had an idempotency key, and its commit has the same. A write that died before its
+publication may be finished by recovery, so recovery comes first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.errors import CommitRejected, NotFound, ResourceLimit
+from omnigraph.commit.intents import IntentBoard
+from omnigraph.errors import CommitRejected, NotFound, OmnigraphError, ResourceLimit
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.layout import OPERATIONS
 from omnigraph.manifest.reader import ManifestReader
@@ -30,6 +32,7 @@ QUEUED, RUNNING = "queued", "running"
 SUCCEEDED, FAILED, CANCELLED, UNKNOWN = "succeeded", "failed", "cancelled", "unknown"
 _KEPT_MICROS = 86_400_000_000
 _BEGUN, _ENDED, _DECIDED = ".begun.json", ".ended.json", ".decided.json"
+_OBJECTS = (_BEGUN, _DECIDED, _ENDED)
 _PUBLISHES, _IS_CANCELLED = b'{"decided":"publish"}', b'{"decided":"cancel"}'
 
 
@@ -85,8 +88,17 @@ class RunningOperation:
 class OperationLog:
     """The operations of one graph."""
 
-    def __init__(self, reader: ManifestReader, clock: Clock) -> None:
+    def __init__(
+        self,
+        reader: ManifestReader,
+        board: IntentBoard,
+        recover: Callable[[], object],
+        clock: Clock,
+    ) -> None:
+        """`recover` finishes or undoes what dead writers left."""
         self._reader = reader
+        self._board = board
+        self._recover = recover
         self._files = reader.store.files
         self._is_local = reader.store.location.path is not None
         self._commits = CommitGraph(reader)
@@ -142,8 +154,11 @@ class OperationLog:
         self._here.pop(name, None)
         operation.release()
 
-    def show(self, operation_id: str) -> Json:
-        """The operation object, whichever process runs or ran it."""
+    def show(self, operation_id: str, *, read_only: bool = False) -> Json:
+        """The operation object, whichever process runs or ran it.
+
+        The work of a dead process is recovered first, unless this process only reads.
+        """
         begun = self._begun(operation_id)
         found: Json = {
             "operation_id": operation_id,
@@ -153,9 +168,9 @@ class OperationLog:
             "progress": None,
             "created_at": begun.created_at,
         }
-        ended = self._files.get(_place(operation_id, _ENDED))
+        ended = self._ended(operation_id)
         if ended is not None:
-            return found | {k: v for k, v in json.loads(ended).items() if v is not None}
+            return found | ended
         here = self._here.get(operation_id)
         if here is not None:
             started = {"started_at": here.started_at} if here.started_at else {"status": QUEUED}
@@ -165,7 +180,16 @@ class OperationLog:
             return found
         if alive is None:
             return found | {"status": UNKNOWN}
-        return found | self._after_crash(begun)
+        # It may have ended since the first look.
+        ended = self._ended(operation_id)
+        return found | (ended or self._after_crash(begun, read_only=read_only))
+
+    def _ended(self, operation_id: str) -> Json | None:
+        """The members that the process of the operation wrote when it ended."""
+        ended = self._files.get(_place(operation_id, _ENDED))
+        if ended is None:
+            return None
+        return {name: value for name, value in json.loads(ended).items() if value is not None}
 
     def _is_alive(self, begun: OperationBegun) -> bool | None:
         """None when nothing here can tell: an object store, and a process of another machine."""
@@ -175,13 +199,35 @@ class OperationLog:
         ended = has_ended(begun.process)
         return None if ended is None else not ended
 
-    def _after_crash(self, begun: OperationBegun) -> Json:
+    def _after_crash(self, begun: OperationBegun, *, read_only: bool) -> Json:
         commit = self.commit_of(begun)
+        if commit is None and begun.commit_operation is not None:
+            if not read_only:
+                with suppress(OmnigraphError):  # then its intent is still there
+                    self._recover()
+            if self._may_be_finished(begun):
+                return {"status": UNKNOWN}
+            commit = self.commit_of(begun)
         if commit is not None:
             result = {"commit": commit.to_dict(), "repeated": True}
             return {"status": SUCCEEDED, "finished_at": commit.created_at, "result": result}
-        lost = "the process that ran this operation died before it was done; nothing changed"
+        lost = "the process that ran this operation died before it was done"
+        if begun.commit_operation is not None:
+            lost = f"{lost}; nothing changed"
         return {"status": FAILED, "error": {"error": lost, "retryable": True}}
+
+    def _may_be_finished(self, begun: OperationBegun) -> bool:
+        """Whether an intent is left that recovery, or a repetition, publishes with this key."""
+        drafts = [
+            seen.intent.publication.commit
+            for seen in self._board.others()
+            if seen.intent.publication is not None
+        ]
+        return any(
+            (draft.idempotency_key, draft.actor_id) == (begun.idempotency_key, begun.actor_id)
+            for draft in drafts
+            if draft is not None
+        )
 
     def commit_of(self, begun: OperationBegun) -> Commit | None:
         """The commit that the operation made, if it made one."""
@@ -198,11 +244,13 @@ class OperationLog:
             )
         return None
 
-    def list(self) -> list[Json]:
+    def list(self, *, read_only: bool = False) -> list[Json]:
         """All operations of the last day, newest first. Older ones are removed."""
         self.sweep()
         names = [name for name in self._files.list(OPERATIONS) if name.endswith(_BEGUN)]
-        return [self.show(name.removesuffix(_BEGUN)) for name in reversed(names)]
+        return [
+            self.show(name.removesuffix(_BEGUN), read_only=read_only) for name in reversed(names)
+        ]
 
     def ask_cancel(self, operation_id: str) -> Json:
         """Ask for the end; refused for an operation that has ended, or publishes, or has done so.
@@ -239,13 +287,23 @@ class OperationLog:
                 operation.cancel.set()
 
     def sweep(self) -> None:
-        """Remove the objects of operations that began more than a day ago and have ended."""
+        """Remove the objects of operations that ended, or died, more than a day ago."""
         oldest = self._clock.now_micros() - _KEPT_MICROS
-        for name in self._files.list(OPERATIONS):
-            operation_id = name.partition(".")[0]
-            made = ulid_micros(operation_id)
-            if made is not None and made < oldest and operation_id not in self._here:
-                self._files.delete(f"{OPERATIONS}/{name}")
+        latest: dict[str, int] = {}
+        for file in self._files.walk(OPERATIONS):
+            operation_id = file.path.rpartition("/")[2].partition(".")[0]
+            latest[operation_id] = max(latest.get(operation_id, 0), file.modified)
+        for operation_id, modified in latest.items():
+            if modified < oldest and ulid_micros(operation_id) is not None:
+                self._remove_ended(operation_id)
+
+    def _remove_ended(self, operation_id: str) -> None:
+        """Remove all objects of one operation, unless a process runs it."""
+        with suppress(NotFound):
+            begun = self._begun(operation_id)
+            if self._ended(operation_id) is None and self._is_alive(begun):
+                return
+        self._files.delete_many([_place(operation_id, kind) for kind in _OBJECTS])
 
     def _begun(self, operation_id: str) -> OperationBegun:
         known = ulid_micros(operation_id) is not None

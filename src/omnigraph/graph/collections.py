@@ -213,13 +213,17 @@ class Commits:
     def by_key(self, idempotency_key: str) -> Sequence[Commit]:
         """The commit that a request of this actor with the key made, as a list: one or none.
 
-        Use it when the answer of a write was lost.
+        Use it when the answer of a write was lost. A handle that may write first recovers what dead
+        writers left, because recovery may finish that write.
         """
         from omnigraph.graph.commit_history import commits_by_key
 
         access = self._access
         access.require_somewhere(READ)
         found = commits_by_key(access.engine, access.actor, idempotency_key)
+        if not found and not access.read_only:
+            access.engine.recovery.sweep()
+            found = commits_by_key(access.engine, access.actor, idempotency_key)
         readable = [commit for commit in found if access.allows(READ, commit.graph_branch)]
         return [access.shown(commit) for commit in readable]
 

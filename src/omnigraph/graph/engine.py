@@ -194,7 +194,7 @@ class Engine:
     def operations(self) -> OperationLog:
         from omnigraph.commit.operation_log import OperationLog
 
-        return OperationLog(self.reader, self.clock)
+        return OperationLog(self.reader, self.board, self.recovery.sweep, self.clock)
 
     @built_once
     def lifecycle(self) -> BranchLifecycle:

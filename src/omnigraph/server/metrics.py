@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from omnigraph.graph.admission import Admission
-from omnigraph.server.served_graphs import ServedGraphs
+from omnigraph.server.served_graphs import ServedGraph, ServedGraphs
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -80,6 +80,7 @@ class Metrics:
         )
         self._children: dict[Any, Any] = {}
         self._seen_refusals: dict[str, int] = {}
+        self._seen_recoveries: dict[tuple[str, str], int] = {}
         self._gathering = threading.Lock()
 
     def observe(
@@ -104,9 +105,6 @@ class Metrics:
 
     def denied(self, action: str) -> None:
         self._denied.labels(action).inc()
-
-    def recovered(self, outcome: str, count: int = 1) -> None:
-        self._recoveries.labels(outcome).inc(count)
 
     def text(self, admission: Admission, graphs: ServedGraphs) -> bytes:
         """The measurements of all workers."""
@@ -134,5 +132,14 @@ class Metrics:
                 self._refused.labels(reason).inc(new)
             for served in graphs:
                 self._up.labels(served.graph_id).set(1)
+                self._count_recoveries(served)
             for graph_id in graphs.quarantined:
                 self._up.labels(graph_id).set(0)
+
+    def _count_recoveries(self, served: ServedGraph) -> None:
+        for outcome, count in list(served.graph.engine.recovery.outcomes.items()):
+            key = (served.graph_id, outcome)
+            seen = self._seen_recoveries.get(key, 0)
+            # A graph that was opened again begins to count anew.
+            self._recoveries.labels(outcome).inc(count - seen if count >= seen else count)
+            self._seen_recoveries[key] = count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 from omnigraph import failpoints
 from omnigraph.commit.intents import Intent, IntentBoard, IntentKind, SeenIntent
@@ -43,6 +44,8 @@ class Recovery:
         self._store: Store = reader.store
         self._publisher = publisher
         self._actions = actions
+        self.outcomes: Counter[str] = Counter()
+        """How often this process recovered an intent, by the decision."""
 
     def sweep(self) -> int:
         """Recover every intent that is dead now; the number of them."""
@@ -62,6 +65,7 @@ class Recovery:
             failpoints.hit("recovery.after_takeover")
             decision = self._bring_to_end(takeover.intent)
             logger.info("intent %s: %s", takeover.intent.intent_id, decision.value)
+            self.outcomes[decision.value] += 1
             self._board.remove(takeover.intent, takeover.epoch)
             failpoints.hit("recovery.after_disarm")
         finally:

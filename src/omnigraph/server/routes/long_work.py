@@ -30,7 +30,7 @@ _COMMITS = {
     "applySchema": "schema_apply",
     "mergeBranches": "merge",
     "revertCommit": "revert",
-    "loadNdjson": "load",
+    **dict.fromkeys(("load", "ingest", "loadNdjson", "loadFiles"), "load"),
 }
 """Operation id of a route -> operation of the commit that it makes."""
 
@@ -140,7 +140,7 @@ def list_operations(call: Call) -> dict[str, Any]:
     everything = _may_see_all(call)
     found = [
         operation
-        for operation in operations_of(call).list()
+        for operation in operations_of(call).list(read_only=call.graph.read_only)
         if (everything or operation["actor_id"] == call.actor)
         and asked.status in (None, operation["status"])
     ]
@@ -159,7 +159,7 @@ def _shown(call: Call, operation: dict[str, Any]) -> dict[str, Any]:
 
 def _own(call: Call) -> dict[str, Any]:
     name = call.path["operation_id"]
-    found = operations_of(call).show(name)
+    found = operations_of(call).show(name, read_only=call.graph.read_only)
     if found["actor_id"] != call.actor and not _may_see_all(call):
         raise NotFound(f"no operation {name!r}; they are kept for a day")
     return _shown(call, found)
