@@ -81,8 +81,32 @@ def test_a_write_waits_for_its_turn_only_so_long() -> None:
         with pytest.raises(AdmissionRefused) as refused, admission.write("bob", 1):
             pass
         assert refused.value.reason == "write_queue"
+        assert refused.value.retry_after == 1.0
     with admission.write("bob", 1):
         pass
+
+
+def test_the_queue_says_when_to_come_again() -> None:
+    """Writes that take ten seconds, one at a time, with three that wait: half a minute at least."""
+    admission = Admission(limits(writes=1, write_wait_seconds=1.0))
+    admission._write_seconds = 10.0
+    refusals: list[AdmissionRefused] = []
+
+    def wait() -> None:
+        with pytest.raises(AdmissionRefused) as refused, admission.write("bob", 1):
+            pass
+        refusals.append(refused.value)
+
+    with admission.write("ada", 1):
+        waiting = [threading.Thread(target=wait) for _ in range(3)]
+        for thread in waiting:
+            thread.start()
+        wait_until(lambda: admission._queued == 3)
+        for thread in waiting:
+            thread.join()
+    told = sorted(refused.retry_after or 0 for refused in refusals)
+    assert told[0] >= 10.0
+    assert told[-1] == 30.0
 
 
 def test_of_32_writes_16_are_admitted(uri: str) -> None:

@@ -109,6 +109,13 @@ def listing(*names: str) -> bytes:
     return json.dumps([{"file": name} for name in names]).encode()
 
 
+def sparse() -> bytes:
+    header = tarfile.TarInfo("sparse")
+    header.type = tarfile.GNUTYPE_SPARSE
+    return header.tobuf(tarfile.GNU_FORMAT) + bytes(1024)
+
+
+SPARSE = sparse()
 DEEP = b'{"sources": [], "details": {"a": ' + b"[" * 50_000 + b"]" * 50_000 + b"}}"
 
 
@@ -127,6 +134,9 @@ DEEP = b'{"sources": [], "details": {"a": ' + b"[" * 50_000 + b"]" * 50_000 + b"
         (archive(("\udcff", LINE)), "not \\udcff"),
         (archive(("a", LINE)), "sources.json"),
         (archive(("sources.json", listing("a")), ("a", LINE))[:1600], "whole tar archive"),
+        (archive(("sources.json", listing("a")), ("b", LINE), ("a", LINE)), "has no file 'b'"),
+        (archive(("x" * 70_000, LINE)), "shorter names"),
+        (SPARSE, "only whole files"),
         (b"", "whole tar archive"),
         (bytes(10_240), "not complete"),
     ],

@@ -7,6 +7,7 @@ every operation of `Graph` passes. A call beyond a limit is refused before it do
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from omnigraph.errors import AdmissionRefused
 
 _READ_RETRY_SECONDS = 1.0
 _WRITE_RETRY_SECONDS = 1.0
+_NEWEST_SHARE = 0.1
+"""How much the newest write counts in the mean time of a write."""
 ANONYMOUS = "anonymous"
 """The actor of calls without a name."""
 
@@ -73,6 +76,9 @@ class Admission:
         self._slots = slots or ProcessSlots(limits)
         self._lock = threading.Lock()
         self._turns = threading.Semaphore(limits.writes)
+        self._queued = 0
+        self._write_seconds = 0.0
+        """The mean time of the latest writes, from turn to end."""
         self.inflight = {"read": 0, "stream": 0, "write": 0}
         self.refused: dict[str, int] = {}
         """Number of refused calls by the name of the limit."""
@@ -93,17 +99,34 @@ class Admission:
         if isinstance(release, str):
             raise self._refusal(release, _WRITE_RETRY_SECONDS)
         try:
-            waited = self.limits.write_wait_seconds
-            if not self._turns.acquire(timeout=waited):
-                raise self._refusal("write_queue", max(1.0, waited))
+            self._wait_for_turn()
+            began = time.monotonic()
             try:
                 self.add("write", 1)
                 yield
             finally:
                 self.add("write", -1)
                 self._turns.release()
+                self._write_seconds += _NEWEST_SHARE * (
+                    time.monotonic() - began - self._write_seconds
+                )
         finally:
             release()
+
+    def _wait_for_turn(self) -> None:
+        if self._turns.acquire(blocking=False):
+            return
+        with self._lock:
+            self._queued += 1
+        try:
+            in_time = self._turns.acquire(timeout=self.limits.write_wait_seconds)
+        finally:
+            with self._lock:
+                self._queued -= 1
+        if not in_time:
+            # Those that wait, and this one, take the turns one after the other.
+            rounds = (self._queued + 1) / self.limits.writes
+            raise self._refusal("write_queue", max(1.0, rounds * self._write_seconds))
 
     def enter(self, kind: str, most: int) -> None:
         """Count one more call of this kind, or refuse it."""

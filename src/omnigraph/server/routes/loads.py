@@ -52,6 +52,10 @@ LoadInput = tuple[Any, dict[str, Any]]
 """The data of a load, and the details of the commit that came with it."""
 INDEX = "sources.json"
 _LARGEST_INDEX = 4 * 1024 * 1024
+_LARGEST_RECORD = 64 * 1024
+"""Bytes of a record about the next member, such as a long name, which are read into memory."""
+_RECORDS = frozenset(b"xgXLK")
+"""Types of such records."""
 _COPY_BYTES = 1024 * 1024
 _LONGEST_NAME = 255
 """Bytes that file systems allow for the name of a file."""
@@ -403,6 +407,22 @@ class ArchiveIndex(Struct, forbid_unknown_fields=True):
     details: dict[str, Any] = {}
 
 
+class _Member(tarfile.TarInfo):
+    """The head of a member."""
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> _Member:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type == tarfile.GNUTYPE_SPARSE:
+            raise InvalidArgument(f"{found.name}: an archive of a load holds only whole files")
+        if found.type[0] in _RECORDS and found.size > _LARGEST_RECORD:
+            raise InvalidArgument(
+                f"the archive has a record of {found.size:,} bytes about a member: give its files "
+                "shorter names"
+            )
+        return found
+
+
 @contextmanager
 def unpacked_archive(
     body: IO[bytes], directory: str | None
@@ -410,7 +430,7 @@ def unpacked_archive(
     """The sources and details of an archive; its files lie on local disk until the end."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-load-", dir=directory) as folder:
         try:
-            with tarfile.open(fileobj=body, mode="r|") as archive:
+            with tarfile.open(fileobj=body, mode="r|", tarinfo=_Member) as archive:
                 unpacked = _members_on_disk(archive, Path(folder))
         except tarfile.TarError as error:
             raise InvalidArgument(f"the body is not a whole tar archive: {error}") from error
@@ -420,13 +440,17 @@ def unpacked_archive(
 def _members_on_disk(archive: tarfile.TarFile, folder: Path) -> tuple[list[Source], dict[str, Any]]:
     index: ArchiveIndex | None = None
     paths: dict[str, Path] = {}
+    names: set[str] = set()
     for member in archive:
         content = archive.extractfile(member) if member.isfile() else None
         if content is None:
             raise InvalidArgument(f"{member.name}: an archive of a load holds only files")
         if index is None:
             index = _index(member, content)
+            names = {each.file for each in index.sources}
             continue
+        if member.name not in names:
+            raise InvalidArgument(f"the list of the archive has no file {member.name!r}")
         # The folder of a member is a number, so equal names of files do not meet.
         place = folder / str(len(paths)) / _file_name(member)
         if member.name in paths:
