@@ -162,6 +162,77 @@ def test_long_and_packed_answers_of_fast_reads(http: httpx.Client, prompt: list[
     assert len(prompt) == 9
 
 
+HEAD = b"POST /graphs/default/query HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (HEAD + b"X: ", b"x"),  # one value
+        (HEAD, b"a: b\r\n"),  # many headers
+        (b"GET /", b"x"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"a: b\r\n"),  # trailers
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x"),
+    ],
+    ids=("value", "headers", "address", "trailers", "chunk"),
+)
+def test_headers_without_an_end_are_refused(
+    server: ThreadServer, begin: bytes, more: bytes
+) -> None:
+    """Nothing else bounds them, and they come before the token."""
+    part = more * (16_384 // len(more))
+    with connect(server) as connection:
+        connection.sendall(begin)
+        data = b""
+        for _ in range(1000):
+            try:
+                connection.sendall(part)
+            except OSError:
+                break
+        else:
+            pytest.fail("the server took all of it")
+        # The rest of what was sent may reset the connection before the answer is read.
+        try:
+            data = connection.recv(65536)
+        except OSError:
+            return
+    assert not data or data.startswith(b"HTTP/1.1 4"), data
+
+
+def test_the_refusal_of_long_headers_has_the_envelope(server: ThreadServer) -> None:
+    with connect(server) as connection:
+        connection.sendall(HEAD + b"X: " + b"x" * 40_000)
+        wait_until(lambda: any(each._held for each in server.worker.server_state.connections))
+        connection.sendall(b"x" * 40_000)
+        ((status, headers, content),) = answers(connection, 1)
+    assert (status, headers["connection"]) == (400, "close")
+    envelope = json.loads(content)
+    assert (envelope["code"], envelope["request_id"]) == (
+        "bad_request",
+        headers["x-request-id"].upper(),
+    )
+    assert "65,536" in envelope["error"]
+
+
+def test_long_headers_that_end_are_read(http: httpx.Client) -> None:
+    answer = http.post("/query", json=COUNT, headers={"X-Long": "x" * 60_000})
+    assert answer.status_code == 200
+
+
+def test_other_protocols_are_not_spoken(server: ThreadServer) -> None:
+    for protocol in ("websocket", "h2c"):
+        upgrade = {
+            "Connection": "Upgrade",
+            "Upgrade": protocol,
+            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version": "13",
+        }
+        with server.client() as client:
+            answer = client.get("/nowhere", headers=upgrade)
+            assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+            assert client.get("/healthz", headers=upgrade).status_code == 200
+
+
 def test_no_header_begins_another_line() -> None:
     assert head_lines([(b"a", b"1"), (b"b", b"2")]) == b"a: 1\r\nb: 2\r\n"
     for bad in (b"1\r\nx: y", b"1\n", b"1\r"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import InvalidArgument, PolicyDenied
 from omnigraph.ir.data_scope import DataScope
@@ -240,3 +242,25 @@ def test_a_reload_reads_the_directory_again(queries: Path, tmp_path: Path) -> No
         (folder / "b.gq").write_text("query two() { match { $p: Nobody } return { $p.name } }")
         assert not reload_state(running.state)["reloaded"]
         assert client.post("/queries/two").status_code == 200  # the old ones stay
+
+
+def test_a_mutation_does_not_run_on_the_event_loop(
+    queries: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even after runs that were fast, because they were refused or changed nothing."""
+    threads: list[threading.Thread] = []
+
+    def note(name: str) -> None:
+        threads.append(threading.current_thread())
+
+    monkeypatch.setattr("omnigraph.server.application._INLINE_SECONDS", 60.0)
+    told = (("default", str(queries)),)
+    with ThreadServer(uri, queries=told) as running, running.graph_client() as http:
+        for params in ({}, {"name": "nobody", "age": 1}):
+            for _ in range(5):
+                http.post("/queries/grow", json={"params": params})
+        monkeypatch.setattr(failpoints, "hit", note)
+        grown = http.post("/queries/grow", json={"params": {"name": "ada", "age": 40}})
+        assert grown.json()["affected_nodes"] == 1, grown.text
+        assert threads
+        assert running._thread not in threads

@@ -21,11 +21,12 @@ from omnigraph.errors import (
     KeyConflict,
     MergeConflicts,
     PolicyDenied,
+    ResourceLimit,
     Unavailable,
 )
 from omnigraph.server.bodies_in import decode_body, decode_query, read_body
 from omnigraph.server.calls import Call, in_thread
-from omnigraph.server.exchange import Cors, Exchange, log_request
+from omnigraph.server.exchange import API_VERSION, Cors, Exchange, log_request, request_id_of
 from omnigraph.server.openapi import document
 from omnigraph.server.repeated_answers import RepeatedAnswers
 from omnigraph.server.replies import (
@@ -44,6 +45,7 @@ from omnigraph.server.replies import (
 )
 from omnigraph.server.route_entry import GRAPH, RouteEntry
 from omnigraph.server.state import STARTING, ServerState
+from omnigraph.server.streamed_replies import StreamedReply
 
 _INLINE_SECONDS = 0.001
 _SLOW_SECONDS = 60.0
@@ -82,7 +84,7 @@ class HttpApplication:
             await _lifespan(receive, send)
             return
         if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1000})
+            await _refuse_websocket(scope, send)
             return
         exchange = Exchange(scope)
         exchange.send = send
@@ -140,8 +142,8 @@ class HttpApplication:
         last = self._pace.get(key)
         if last is None or last >= _INLINE_SECONDS:
             return None
-        call.is_inline = True
-        return self._made(call, exchange, self._timed(call, key, last))
+        found = self._on_loop(call, key, last)
+        return None if found is None else self._made(call, exchange, found)
 
     def _rest(self, exchange: Exchange, found: Reply | Application) -> Application:
         """An application that sends an answer which is made already."""
@@ -282,9 +284,10 @@ class HttpApplication:
         entry = call.route
         if entry.is_coroutine:
             return await entry.handler(call)
-        if entry.inline_key is None:
+        key = None if entry.inline_key is None else entry.inline_key(call)
+        if key is None:
             return await in_thread(call, lambda: entry.handler(call))
-        return await self._paced(call, entry.inline_key(call))
+        return await self._paced(call, key)
 
     async def _paced(self, call: Call, key: Any) -> Any:
         """Run a read on the event loop if it was fast the last time, else in a thread.
@@ -295,26 +298,48 @@ class HttpApplication:
         if last is None:
             return await in_thread(call, lambda: self._timed(call, key, _SLOW_SECONDS))
         if last < _INLINE_SECONDS:
-            call.is_inline = True
-            return self._timed(call, key, last)
+            found = self._on_loop(call, key, last)
+            if found is not None:
+                return found
+            return await in_thread(call, lambda: self._timed(call, key, _SLOW_SECONDS))
         kept = call.route.kept
         found = kept(call) if kept is not None else None
         if found is not None:
             return found
         return await in_thread(call, lambda: self._timed(call, key, last))
 
-    def _timed(self, call: Call, key: Any, last: float) -> Any:
-        began, found = time.perf_counter(), None
+    def _on_loop(self, call: Call, key: Any, last: float) -> Any:
+        """What a read that was fast finds on the event loop; None: with these parameters it is not.
+
+        Then it stops after a short time, and is made again in a thread.
+        """
+        call.is_inline = True
         try:
-            found = call.route.handler(call)
-            return found
+            return self._timed(call, key, last)
+        except ResourceLimit as error:
+            if error.limit != "timeout" or not call.is_cut_short:
+                raise
+            self._pace[key] = _SLOW_SECONDS
+            return None
         finally:
-            # An answer that was kept says nothing about the time of computing the next one.
-            if not (isinstance(found, Reply) and found.is_kept):
-                if len(self._pace) >= _MOST_INLINE:
-                    self._pace.clear()
-                # One slow run among fast ones, on a busy machine, does not count at once.
-                self._pace[key] = min(time.perf_counter() - began, 2 * last)
+            call.is_inline = False
+
+    def _timed(self, call: Call, key: Any, last: float) -> Any:
+        """Run the handler, and note how long a read took that had an answer.
+
+        A failure says nothing about the next run, and neither does an answer that was kept. A
+        stored query that is a mutation stays slow, because it must not run on the event loop.
+        """
+        began = time.perf_counter()
+        found = call.route.handler(call)
+        if not (isinstance(found, Reply) and found.is_kept):
+            if len(self._pace) >= _MOST_INLINE:
+                self._pace.clear()
+            is_read = isinstance(found, Reply | StreamedReply)
+            # One slow run among fast ones, on a busy machine, does not count at once.
+            seconds = min(time.perf_counter() - began, 2 * last)
+            self._pace[key] = seconds if is_read else _SLOW_SECONDS
+        return found
 
 
 def _deprecated(successor: str) -> Headers:
@@ -373,6 +398,21 @@ def _paths(application: HttpApplication, entries: Sequence[RouteEntry]) -> dict[
 def _specific_first(paths: dict[str, _Path]) -> list[tuple[str, _Path]]:
     """Paths with fewer parameters first, so that `/branches/merge` is not a branch."""
     return sorted(paths.items(), key=lambda item: (item[0].count("{"), "path}" in item[0]))
+
+
+async def _refuse_websocket(scope: Scope, send: Send) -> None:
+    """Answer a handshake as any request for an unknown path; only the console has WebSockets."""
+    request_id = request_id_of(scope["headers"])
+    told = Refusal(404, f"no route {scope['path']!r} for a WebSocket on this server")
+    reply = reply_of(told, request_id)
+    headers = [
+        (b"content-type", reply.media_type),
+        (b"x-request-id", request_id.encode()),
+        API_VERSION,
+    ]
+    start = {"type": "websocket.http.response.start", "status": reply.status}
+    await send({**start, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": reply.content()})
 
 
 async def _nothing_more() -> Message:

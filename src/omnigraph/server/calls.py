@@ -21,6 +21,8 @@ from omnigraph.server.served_graphs import ServedGraph
 from omnigraph.server.state import ServerState
 
 _WATCH_AFTER_SECONDS = 0.02
+_ON_LOOP_SECONDS = 0.01
+"""How long a read may run on the event loop, where all other requests wait for it."""
 REPLAYED = (b"idempotency-replayed", b"true")
 
 
@@ -46,6 +48,8 @@ class Call:
     """Fields of the access line: `query_name`, `graph_commit_id`."""
     is_inline: bool = False
     """Runs on the event loop, where nothing can cancel it."""
+    is_cut_short: bool = False
+    """It got less time than the request and the server allow, because it ran on the event loop."""
     operation_key: str | None = None
     """The key that an operation made up, when the client gave none."""
     _cancel: threading.Event | None = None
@@ -100,13 +104,19 @@ class Call:
         self.scope["exchange"].headers.append((b"connection", b"close"))
 
     def timeout(self, asked_ms: int | None = None) -> float | None:
-        """Seconds that this read may take: the limit of the server, or less if asked for."""
+        """Seconds that this read may take: the limit of the server, or less if asked for.
+
+        On the event loop it may take a moment only, and is then made again in a thread.
+        """
         most = self.state.settings.limits.query_timeout_ms
         if asked_ms is not None and asked_ms <= 0:
             raise InvalidArgument("timeout_ms is at least 1", option="timeout_ms")
-        if asked_ms is None:
-            return most / 1000 if most else None
-        return min(asked_ms, most) / 1000 if most else asked_ms / 1000
+        allowed = asked_ms if not most else most if asked_ms is None else min(asked_ms, most)
+        seconds = None if allowed is None else allowed / 1000
+        if self.is_inline and (seconds is None or seconds > _ON_LOOP_SECONDS):
+            self.is_cut_short = True
+            return _ON_LOOP_SECONDS
+        return seconds
 
     @property
     def idempotency_key(self) -> str | None:

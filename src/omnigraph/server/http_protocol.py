@@ -1,7 +1,8 @@
 """HTTP/1.1 of uvicorn: whole requests are answered at once, and bad bytes with the envelope.
 
 uvicorn makes a task for every request, before its body is there. A short request that the
-application can answer without any wait needs no task.
+application can answer without any wait needs no task. uvicorn also collects headers of any length,
+before anything can ask who sends them; here their length is bounded.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from omnigraph.server.replies import (
 _LONGEST_BODY = 64 * 1024
 """uvicorn reads so much of a body before the application asks for it."""
 _LENGTH_DIGITS = len(str(_LONGEST_BODY))
+_LONGEST_HEAD = 64 * 1024
+"""Bytes of a request line and headers, or of trailers, besides those of one read of the socket."""
 
 
 class PromptApplication(Protocol):
@@ -51,6 +54,8 @@ class PromptProtocol(HttpToolsProtocol):
     """A request whose body is not whole yet, and that has no task."""
     _has_turn = True
     """One request of each packet is answered at once; others wait for those of other clients."""
+    _held = 0
+    """Bytes since the last headers, or part of a body, that were whole."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -58,7 +63,10 @@ class PromptProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._has_turn = True
+        self._held += len(data)
         super().data_received(data)
+        if self._held > _LONGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response("")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if (
@@ -79,7 +87,16 @@ class PromptProtocol(HttpToolsProtocol):
                 return short or (value.isdigit() and int(value) <= _LONGEST_BODY)
         return False
 
+    def on_headers_complete(self) -> None:
+        self._held = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._held = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        self._held = 0
         super().on_message_complete()
         cycle, self._waiting = self._waiting, None
         if cycle is None:
@@ -113,7 +130,10 @@ class PromptProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that have no path and no method, so that no application can."""
         request_id = request_id_of(())
-        reply = reply_of(Refusal(400, "these bytes are no HTTP/1.1 request"), request_id)
+        told = "these bytes are no HTTP/1.1 request"
+        if self._held > _LONGEST_HEAD:
+            told = f"the headers have more than {_LONGEST_HEAD:,} bytes"
+        reply = reply_of(Refusal(400, told), request_id)
         content = reply.content()
         head = head_lines(
             [
@@ -127,6 +147,9 @@ class PromptProtocol(HttpToolsProtocol):
         )
         self.transport.write(STATUS_LINE[reply.status] + head + b"\r\n" + content)
         self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A request for another protocol is answered as if it had not asked for one."""
 
 
 def _scope(cycle: RequestResponseCycle) -> Scope:

@@ -68,7 +68,7 @@ class RouteEntry:
     listed: bool = True
     """Is in the OpenAPI document."""
     inline_key: Callable[[Any], Any] | None = None
-    """The identity of a read. A read that was fast before runs on the event loop."""
+    """The identity of a read. A read that was fast before runs on the event loop; None: never."""
     kept: Callable[[Any], Any] | None = None
     """The answer of a slower read, if it was kept, without any computation; else None."""
 

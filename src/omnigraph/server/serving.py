@@ -69,6 +69,7 @@ class Worker(uvicorn.Server):
                 self._console or application,
                 loop="uvloop",
                 http=PromptProtocol,
+                ws="auto" if self._console is not None else "none",  # only pages use them
                 lifespan="off",
                 access_log=False,
                 log_config=None,

@@ -9,6 +9,7 @@ import base64
 import logging
 import os
 import pickle
+import resource
 import select
 import selectors
 import shutil
@@ -40,6 +41,8 @@ _READY = b"r"
 _SHORTEST_LIFE_SECONDS = 2.0
 _RESTART_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.5
+_OPEN_FILES = 65_536
+"""Connections and files that a process may have open; the limit of a shell is often 1,024."""
 
 
 def serve(
@@ -47,6 +50,7 @@ def serve(
 ) -> int:
     """Serve graphs by id until SIGTERM; returns the exit code."""
     configure_logging(settings.log_format, settings.log_level)
+    _allow_open_files()
     require_graphs(addresses, settings.cluster)
     for graph_id in addresses:
         check_graph_id(graph_id)
@@ -64,6 +68,14 @@ def serve(
     if settings.workers == 1:
         return run_worker(state, bound, lambda: announce(bound, mode), ends_process=True)
     return _Supervisor(addresses, settings, engine or Settings(), bound, mode).run()
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit of this process, and of the workers that it starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @dataclass(slots=True)

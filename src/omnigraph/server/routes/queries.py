@@ -18,6 +18,8 @@ from omnigraph.syntax.source_text import SourceText
 from omnigraph.values.identifiers import MAIN
 from omnigraph.wire.records import record_to_json
 
+_LONGEST_IDENTITY = 4096
+
 
 def state_of(branch: str | None, snapshot: str | None) -> tuple[str, str | None]:
     """(branch, at) of a request that names at most one of them."""
@@ -62,8 +64,13 @@ def _note(call: Call, result: QueryResult) -> None:
 
 
 def query_identity(call: Call) -> Any:
-    """What makes two runs of `/query` alike, so that the pace of one tells that of the next."""
+    """What makes two runs of `/query` alike, so that the pace of one tells that of the next.
+
+    None for a long text, because the identities of many queries are kept.
+    """
     body: QueryRequest = call.body
+    if len(body.query) > _LONGEST_IDENTITY:
+        return None
     return call.graph_id, body.query, body.name
 
 
