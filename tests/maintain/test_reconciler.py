@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import StorageFailure
+from omnigraph.execute.query_runner import QueryRunner
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
-from omnigraph.maintain import table_upkeep
+from omnigraph.maintain import reconciler, table_upkeep
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.invariants import assert_at_rest, content
 
@@ -160,14 +161,52 @@ def test_after_stop_nothing_begins(graph: Graph) -> None:
     assert notes(tended) >= 20
 
 
-def test_a_large_commit_is_indexed_at_once(graph: Graph) -> None:
+def write_many(graph: Graph) -> None:
+    rows = [{"id": f"many{number}", "text": "x"} for number in range(150)]
+    graph.apply({"Note": {"insert": rows}})
+
+
+def unindexed_ids(graph: Graph) -> list[int]:
+    found = graph.index_status()
+    return [i.pending_rows for i in found if (i.type_name, i.property) == ("Note", "id")]
+
+
+def test_a_large_commit_is_indexed_without_a_look(graph: Graph) -> None:
     """Writes of keyed rows look up their ids, and would scan the column without its index."""
     tended = opened(graph, unindexed_rows=100)
-    rows = [{"id": f"many{number}", "text": "x"} for number in range(150)]
-    tended.apply({"Note": {"insert": rows}})
+    write_many(tended)
     assert tended.engine.reconciler.settle()
-    ids = [i for i in tended.index_status() if (i.type_name, i.property) == ("Note", "id")]
-    assert [index.pending_rows for index in ids] == [0]
+    assert unindexed_ids(tended) == [0]
+
+
+def test_the_index_of_a_large_commit_gives_way_to_queries(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first queries of the new rows need the processors. Without queries it does not wait."""
+    monkeypatch.setattr(reconciler, "_REST_SECONDS", 3600.0)
+    monkeypatch.setattr(reconciler, "_LONGEST_REST_SECONDS", 3600.0)
+    tended = opened(graph, unindexed_rows=100)
+    write_many(tended)
+    assert not tended.engine.reconciler.settle(0.3)
+    assert unindexed_ids(tended) == [151]
+    tended.engine.reconciler.stop()
+    assert unindexed_ids(tended) == [0]
+
+
+def test_the_index_of_a_large_commit_gives_way_to_builds_beside_queries(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    building = [True]
+    monkeypatch.setattr(reconciler, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(QueryRunner, "builds_beside", property(lambda _: building[0]))
+    tended = opened(graph, unindexed_rows=100)
+    tended.query("query q() { match { $n: Note } return { $n.text } }")
+    write_many(tended)
+    assert not tended.engine.reconciler.settle(0.3)
+    assert unindexed_ids(tended) == [151]
+    building[0] = False
+    assert tended.engine.reconciler.settle()
+    assert unindexed_ids(tended) == [0]
 
 
 _SLOW_STEP = """

@@ -126,6 +126,11 @@ class QueryRunner:
         """Wait for the builds beside queries; False when the timeout passed first."""
         return self._cache.builds.settle(timeout)
 
+    @property
+    def builds_beside(self) -> bool:
+        """Whether something is built beside queries, or waits for it."""
+        return not self._cache.builds.is_idle
+
     def close(self) -> None:
         """End the builds beside queries."""
         self._cache.builds.stop()

@@ -251,7 +251,17 @@ class Engine:
     def reconciler(self) -> Reconciler:
         from omnigraph.maintain.reconciler import Reconciler
 
-        return Reconciler(self.reader, self.transaction, self.cleanup, self.settings.maintenance)
+        return Reconciler(
+            self.reader,
+            self.transaction,
+            self.cleanup,
+            self.settings.maintenance,
+            queries_build=self._queries_build,
+        )
+
+    def _queries_build(self) -> bool:
+        queries: QueryRunner | None = self.__dict__.get("queries")
+        return queries is not None and queries.builds_beside
 
     @built_once
     def repair(self) -> Repair:

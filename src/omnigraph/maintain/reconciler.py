@@ -4,6 +4,10 @@ It counts commits. After enough commits to a table it looks at the layout, and p
 compacts the table and extends its indexes through the one write path, as maintenance: this makes
 no commit and changes no answer, and a write that was staged in between is staged again. The thread
 starts when there is something to do and ends when there is not.
+
+After a large commit the index of its ids is built, which takes all processors about as long as the
+commit did. The first queries of the new rows come at the same time, so the index gives way to them:
+it waits for a moment, and then until nothing is built beside queries.
 """
 
 from __future__ import annotations
@@ -11,7 +15,10 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+import time
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from omnigraph.commit.transaction import Transaction
 from omnigraph.errors import NotFound, OmnigraphError
@@ -31,8 +38,21 @@ _CLOSE_PATIENCE_SECONDS = 10.0
 # of a hundred million ids takes minutes.
 _EXIT_PATIENCE_SECONDS = 1800.0
 _MOST_TABLES = 16_384
+# How long the index of a large commit gives way: to queries at least, and to their builds at most.
+_REST_SECONDS = 1.0
+_LONGEST_REST_SECONDS = 30.0
+_LOOK_EVERY_SECONDS = 0.05
 
 Table = tuple[str, TableKey]
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Upkeep of a table that has not begun."""
+
+    whole: bool
+    """All upkeep; else the index of ids alone, after a large commit."""
+    since: float
 
 
 class Reconciler:
@@ -44,18 +64,20 @@ class Reconciler:
         transaction: Transaction,
         cleanup: Cleanup,
         settings: MaintenanceSettings,
+        queries_build: Callable[[], bool] = lambda: False,
     ) -> None:
         self._reader = reader
         self._transaction = transaction
         self._cleanup = cleanup
         self._settings = settings
+        self._queries_build = queries_build
+        """Whether something is built beside queries at this moment."""
         self._retention = Retention.of_settings(settings)
         self._condition = threading.Condition()
         self._commits: BoundedCache[Table, int] = BoundedCache(_MOST_TABLES)
         self._since_cleanup = 0
-        self._waiting: dict[Table, bool] = {}
-        """Tables that are due, and whether for all upkeep or for the index of ids alone."""
-        self._cleanup_waits = False
+        self._waiting: dict[Table | None, _Due] = {}
+        """What is due by table. The cleanup is due by None."""
         self._thread: threading.Thread | None = None
         self._stopped = not settings.automatic
         _reconcilers.add(self)
@@ -74,8 +96,8 @@ class Reconciler:
             is_due = self._since_cleanup >= self._settings.cleanup_every_commits
             if is_due and not self._retention.keeps_all:
                 self._since_cleanup = 0
-                self._cleanup_waits = True
-            if (self._waiting or self._cleanup_waits) and self._thread is None:
+                self._waiting[None] = _Due(whole=True, since=time.monotonic())
+            if self._waiting and self._thread is None:
                 self._thread = threading.Thread(
                     target=self._work, name="omnigraph-upkeep", daemon=True
                 )
@@ -87,32 +109,51 @@ class Reconciler:
             return self._condition.wait_for(lambda: self._thread is None, timeout)
 
     def stop(self, patience: float = _CLOSE_PATIENCE_SECONDS) -> None:
-        """Finish the current step and begin no other; a killed step would need a recovery."""
-        self._stopped = True
+        """Finish the current step and begin no other; a killed step would need a recovery.
+
+        The index of a large commit has begun with the commit, although it gave way to queries.
+        """
+        with self._condition:
+            self._stopped = True
+            self._waiting = {table: due for table, due in self._waiting.items() if not due.whole}
+            self._condition.notify_all()
         self.settle(patience)
 
     def _count(self, table: Table, *, at_once: bool) -> None:
         commits = (self._commits.get(table) or 0) + 1
         if commits >= self._settings.look_every_commits:
             commits = 0
-            self._waiting[table] = True
+            self._waiting[table] = _Due(whole=True, since=time.monotonic())
         elif at_once:
-            self._waiting.setdefault(table, False)
+            self._waiting.setdefault(table, _Due(whole=False, since=time.monotonic()))
         self._commits.put(table, commits)
 
     def _work(self) -> None:
         while True:
             with self._condition:
-                if self._stopped or not (self._waiting or self._cleanup_waits):
+                begun = self._begin()
+                while begun is None and self._waiting:
+                    self._condition.wait(_LOOK_EVERY_SECONDS)
+                    begun = self._begin()
+                if begun is None:
                     self._thread = None
                     self._condition.notify_all()
                     return
-                table, whole = next(iter(self._waiting.items()), (None, True))
-                if table is not None:
-                    del self._waiting[table]
-                else:
-                    self._cleanup_waits = False
-            self._attend(table, whole)
+            self._attend(*begun)
+
+    def _begin(self) -> tuple[Table | None, bool] | None:
+        """The next table, and whether it is due for all upkeep; None when all of them give way."""
+        for table, due in self._waiting.items():
+            if due.whole or not self._gives_way(due.since):
+                del self._waiting[table]
+                return table, due.whole
+        return None
+
+    def _gives_way(self, since: float) -> bool:
+        age = time.monotonic() - since
+        if self._stopped or age >= _LONGEST_REST_SECONDS:
+            return False
+        return age < _REST_SECONDS or self._queries_build()
 
     def _attend(self, table: Table | None, whole: bool) -> None:
         try:

@@ -316,7 +316,7 @@ def look_after(
     if layout.unindexed_rows >= settings.unindexed_rows:
         pace = Pace(settings.compacted_rows, work=work)
         for _ in range(_INDEX_ATTEMPTS):
-            if stopped() or index_table(transaction, branch, key, ACTOR, pace, columns=(ID,)):
+            if index_table(transaction, branch, key, ACTOR, pace, columns=(ID,)) or stopped():
                 break
     if not whole:
         return
