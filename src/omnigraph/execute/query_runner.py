@@ -351,13 +351,13 @@ class LocalExecutor(Binder):
             return whole
         below = self.bind(plan.input)
         names, values = [c.name for c in plan.columns], [c.value for c in plan.columns]
-        properties = [v for v in values if isinstance(v, ex.PropertyOf)]
-        only_properties = len(properties) == len(values)
+        stored = [v for v in values if isinstance(v, ex.PropertyOf | ex.ScoreRef)]
+        may_be_plain = len(stored) == len(values)
 
         def projected(run: QueryRun) -> pa.RecordBatch | LateRows:
             frame = below(run, ONE_ROW)
-            if frame.length <= _FEW and only_properties:
-                plain = _plain_rows(properties, names, frame)
+            if frame.length <= _FEW and may_be_plain:
+                plain = _plain_rows(stored, names, frame)
                 if plain is not None:
                     return plain
             if _makes_columns_later(plan, frame):
@@ -369,12 +369,16 @@ class LocalExecutor(Binder):
 
 
 def _plain_rows(
-    properties: list[ex.PropertyOf], names: list[str], frame: Frame
+    values: list[ex.PropertyOf | ex.ScoreRef], names: list[str], frame: Frame
 ) -> PlainRows | None:
     """A few rows as Python values; None when a column needs Arrow."""
     places: dict[int, list[int]] = {}
-    columns, kinds = [], []
-    for value in properties:
+    columns, kinds = list[list[Any]](), list[pa.DataType]()
+    for value in values:
+        if isinstance(value, ex.ScoreRef):
+            columns.append([None if s != s else s for s in frame.scores[value.slot].tolist()])
+            kinds.append(pa.float64())
+            continue
         variable = value.variable.id
         binding = frame.bindings[variable]
         view = binding.view

@@ -116,7 +116,10 @@ def ways(dataset: Any) -> list[tuple[dict[str, Any], dict[Any, str]]]:
     for name, argument in (("id", None), ("_rowid", "live"), ("_rowaddr", "candidates")):
         names = rows[name].to_pylist()
         given = {argument: np.sort(rows[name].to_numpy())} if argument else {}
-        found.append((given, dict(zip(names, rows["id"].to_pylist(), strict=True))))
+        ids = dict(zip(names, rows["id"].to_pylist(), strict=True))
+        if argument == "live":  # a row is named by its place
+            ids = {place: ids[row_id] for place, row_id in enumerate(sorted(ids))}
+        found.append((given, ids))
     return found
 
 

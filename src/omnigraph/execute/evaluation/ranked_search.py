@@ -144,8 +144,9 @@ def _bm25(
     if table.searches == 1:
         named = bm25(table.dataset, column, query, wanted)
         return table.find(named.names), named.scores
-    named = bm25(table.dataset, column, query, wanted, live=table.by_row_id.row_ids)
-    return table.find_numbered(named.names), named.scores
+    order = table.by_row_id
+    named = bm25(table.dataset, column, query, wanted, live=order.row_ids)
+    return order.positions[named.names], named.scores
 
 
 def _bm25_in_scope(

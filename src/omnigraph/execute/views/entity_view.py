@@ -190,12 +190,6 @@ class TableView(Held):
         order = np.argsort(numbers, kind="stable")
         return RowIdOrder(numbers[order], self.find_at(rows.column(ROW_ADDRESS).to_numpy()[order]))
 
-    def find_numbered(self, row_ids: npt.NDArray[np.uint64]) -> Positions:
-        """The positions of rows by their `_rowid`; every one is in `by_row_id`."""
-        order = self.by_row_id
-        found: Positions = order.positions[np.searchsorted(order.row_ids, row_ids)]
-        return found
-
     def codes(self, name: str) -> ColumnCodes:
         """A text column as codes."""
         return self.content.codes(name)

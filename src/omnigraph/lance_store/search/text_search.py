@@ -7,7 +7,7 @@ address is valid for one dataset version.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ _LONGEST_FUZZY = 32
 # to a few hundred rows a search takes about the same time, but reading their ids does not.
 _SPARE_ROWS = 256
 _SPARE_IDS = 16
+_NOWHERE = -1
 _DOTTED = "i\u0307"
 ID = "id"
 
@@ -55,8 +56,8 @@ class Hits:
 class TextScores:
     """Rows that have a term of a query, in no order."""
 
-    names: pa.Array | RowIds
-    """Ids in Arrow, or `_rowid` or `_rowaddr` as NumPy, as asked for."""
+    names: Any
+    """Ids in Arrow, or `_rowaddr` or places in `live` as NumPy, as asked for."""
     scores: np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -92,16 +93,16 @@ def bm25(
 
     With `limit`, the rows hold the best `limit` ones and all that score as the last of them does.
     The caller chooses among equal scores, because storage has no order of ids. Rows are named by
-    their address if `candidates` are given, and by `_rowid` if `live` are: the `_rowid` of every
-    row, ascending. Lance knows the `_rowid` of a row that it scored, and reading the id of the row
-    takes longer than scoring it.
+    their address if `candidates` are given, and by their place in `live` if these are: the `_rowid`
+    of every row, ascending. Lance knows the `_rowid` of a row that it scored, and reading the id of
+    the row takes longer than scoring it.
     """
     wanted = text_query("search", query)
     names = ROW_ADDRESS if candidates is not None else ID if live is None else ROW_ID
     among = live if candidates is None else np.sort(candidates)
     rows = dataset.count_rows() if among is None else len(among)
     if not wanted.terms or limit == 0 or rows == 0:
-        none = pa.array([], pa.string()) if names == ID else np.empty(0, np.uint64)
+        none = pa.array([], pa.string()) if names == ID else np.empty(0, np.intp)
         return TextScores(none, np.empty(0))
     with snapshot_errors("ranking text"):
         if find_index(dataset, column, IndexKind.FULL_TEXT) is not None:
@@ -110,8 +111,8 @@ def bm25(
     scores = bm25_scores(found.column(column), query)
     named = found.column(names).combine_chunks()
     have = np.flatnonzero(~np.isnan(scores))
-    best = have[_best(named.take(pa.array(have)), scores[have], limit, among)]
-    return _named(named, scores, best)
+    named, scores = named.take(pa.array(have)), scores[have]
+    return _named(named, scores, _best(named, scores, limit, among), names)
 
 
 def _scan(dataset: Dataset, names: str, column: str, **search: Any) -> Any:
@@ -124,12 +125,12 @@ def _scan(dataset: Dataset, names: str, column: str, **search: Any) -> Any:
     )
 
 
-def _is_among(names: RowIds, among: RowIds) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether each name is in an ascending array, which is not empty."""
-    at = among.searchsorted(names)
+def _places(names: RowIds, among: RowIds) -> Rows:
+    """The place of each name in an ascending array, which is not empty; -1 for another one."""
+    at: Rows = among.searchsorted(names)
     at[at == len(among)] = 0
-    found: np.ndarray[Any, np.dtype[np.bool_]] = among[at] == names
-    return found
+    at[among[at] != names] = _NOWHERE
+    return at
 
 
 def _needs_a_scan(query: TextQuery) -> bool:
@@ -209,8 +210,8 @@ def _indexed_bm25(
         best = _best(named, scores, limit, among)
         complete = asked is None or (short and names == ROW_ID)
         # Rows that were cut off score at most `floor`.
-        if complete or limit is None or np.count_nonzero(scores[best] > floor) >= limit:
-            return _named(named, scores, best)
+        if complete or limit is None or np.count_nonzero(scores[best.rows] > floor) >= limit:
+            return _named(named, scores, best, names)
         assert asked is not None
         asked = None if short or asked * 8 >= dataset.count_rows() else asked * 8
 
@@ -233,25 +234,36 @@ def _hits(table: pa.Table) -> Hits:
     return Hits(rows, ids.take(pa.array(first)))
 
 
-def _best(names: pa.Array, scores: Scores, limit: int | None, among: RowIds | None) -> Rows:
+class _Best(NamedTuple):
+    """Rows of an answer of Lance, and their places among the rows that are asked for."""
+
+    rows: Rows
+    places: Rows | None
+
+
+def _best(names: pa.Array, scores: Scores, limit: int | None, among: RowIds | None) -> _Best:
     """The best `limit` rows `among` these with all that score as the last of them does.
 
     Only rows that may be the best are looked up, because a lookup in all rows of a table takes
     longer than a cut of a few hundred scores. Each row that is not found is made up for.
     """
     if among is None:
-        return _highest(scores, limit)
+        return _Best(_highest(scores, limit), None)
     numbers: RowIds = names.to_numpy()
     wanted = limit
     while True:
         rows = _highest(scores, wanted)
-        found: Rows = rows[_is_among(numbers[rows], among)]
-        if limit is None or len(found) >= limit or len(rows) == len(scores):
+        places = _places(numbers[rows], among)
+        found = places != _NOWHERE
+        count = int(np.count_nonzero(found))
+        if limit is None or count >= limit or len(rows) == len(scores):
             break
-        wanted = limit + len(rows) - len(found)
-    if len(found) < len(rows):
-        found = found[_highest(scores[found], limit)]
-    return found
+        wanted = limit + len(rows) - count
+    if count < len(rows):
+        rows, places = rows[found], places[found]
+        highest = _highest(scores[rows], limit)
+        rows, places = rows[highest], places[highest]
+    return _Best(rows, places)
 
 
 def _highest(scores: Scores, limit: int | None) -> Rows:
@@ -261,9 +273,13 @@ def _highest(scores: Scores, limit: int | None) -> Rows:
     return np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
 
 
-def _named(names: pa.Array, scores: Scores, rows: Rows) -> TextScores:
-    texts = pa.types.is_string(names.type)
-    picked = names.take(pa.array(rows)) if texts else names.to_numpy()[rows]
+def _named(named: pa.Array, scores: Scores, best: _Best, names: str) -> TextScores:
+    rows = best.rows
+    picked: Any = best.places
+    if names == ID:
+        picked = named.take(pa.array(rows))
+    elif names == ROW_ADDRESS:
+        picked = named.to_numpy()[rows]
     return TextScores(picked, scores[rows].astype(np.float64))
 
 
