@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,6 +15,8 @@ Order = npt.NDArray[np.int64]
 _FEW = 4096
 _MOST_WORDS = 8
 _WORD = 8
+# A word with so many of its first bytes set.
+_FIRST_BYTES = np.array([2**64 - 2 ** (64 - 8 * count) for count in range(_WORD + 1)], np.uint64)
 
 
 def text_order(texts: pa.Array) -> Order:
@@ -27,11 +31,14 @@ def text_order(texts: pa.Array) -> Order:
     first = words.at(0)
     order = np.argsort(first)
     ordered = first[order]
-    if (words.count == 1 and words.same_length) or (ordered[1:] != ordered[:-1]).all():
-        return order
-    # A text that ends sorts before one that goes on, even if it goes on with a zero byte.
-    keys = [words.lengths, *(words.at(i) for i in range(words.count - 1, 0, -1)), first]
-    return np.lexsort(keys)
+    as_before = np.append(False, ordered[1:] == ordered[:-1])
+    tied = np.flatnonzero(as_before | np.append(as_before[1:], False))
+    if len(tied) and not (words.count == 1 and words.same_length):
+        rows = order[tied]
+        # A text that ends sorts before one that goes on, even if it goes on with a zero byte.
+        keys = [words.lengths[rows], *(words.at(i)[rows] for i in reversed(range(words.count)))]
+        order[tied] = rows[np.lexsort(keys)]
+    return order
 
 
 class _Words:
@@ -53,15 +60,21 @@ class _Words:
     def at(self, number: int) -> npt.NDArray[np.uint64]:
         """The word of each text; bytes after its end are zero."""
         start = self._shared + number * _WORD
-        width = min(_WORD, self._longest - start)
-        rows = np.zeros((len(self._starts), _WORD), np.uint8)
         if self.same_length:
             # Arrow keeps the bytes of neighbouring texts side by side.
+            width = min(_WORD, self._longest - start)
+            rows = np.zeros((len(self._starts), _WORD), np.uint8)
             first = self._starts[0]
             block = self._bytes[first : first + len(rows) * self._longest]
             rows[:, :width] = block.reshape(len(rows), -1)[:, start : start + width]
-        else:
-            for place in range(width):
-                inside = self.lengths > start + place
-                rows[inside, place] = self._bytes[self._starts[inside] + start + place]
-        return rows.view(">u8").ravel().astype(np.uint64)
+            return rows.view(">u8").ravel().astype(np.uint64)
+        inside = np.clip(self.lengths - start, 0, _WORD)
+        places = np.minimum(self._starts + start, len(self._bytes))
+        words: npt.NDArray[np.uint64] = self._word_at_each_byte[places].astype(np.uint64)
+        words &= _FIRST_BYTES.take(inside)
+        return words
+
+    @cached_property
+    def _word_at_each_byte(self) -> npt.NDArray[np.uint64]:
+        padded = np.append(self._bytes, np.zeros(_WORD, np.uint8))
+        return np.ndarray((len(self._bytes) + 1,), ">u8", padded, strides=(1,))

@@ -126,7 +126,7 @@ def _repeated_pairs(sources: Ints, targets: Ints, sizes: tuple[int, int]) -> tup
         # numpy sorts numbers of 8 bits by counting them.
         parts = (some >> rest_bits).astype(np.uint8)
         ends = np.cumsum(np.bincount(parts, minlength=1 << part_bits))
-        return np.split(words[np.argsort(parts, kind="stable")], ends[:-1])
+        return np.split(words.take(np.argsort(parts, kind="stable")), ends[:-1])
 
     def repeated(part: int) -> tuple[Words, Words]:
         words = np.concatenate([pieces[part] for pieces in steps])

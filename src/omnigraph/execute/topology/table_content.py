@@ -40,6 +40,7 @@ from omnigraph.lance_store.reads.scan import (
     read_table,
 )
 from omnigraph.lance_store.store import Dataset, DatasetVersion
+from omnigraph.values.text_order import text_order
 
 Addresses = npt.NDArray[np.uint64]
 
@@ -470,7 +471,7 @@ class StoredContent(TableContent):
         build_step()
         if not is_ascending(rows):
             # Storage rows fit into 32 bits, as positions do.
-            order = pc.sort_indices(rows).cast(pa.int32())
+            order = pa.array(text_order(rows).astype(np.int32))
         build_step()
         ids = rows if order is None else rows.take(order)
         self._order = StorageOrder(order)
