@@ -234,21 +234,21 @@ def _hits(table: pa.Table) -> Hits:
     return Hits(rows, ids.take(pa.array(first)))
 
 
-class _Best(NamedTuple):
+class _TopRows(NamedTuple):
     """Rows of an answer of Lance, and their places among the rows that are asked for."""
 
     rows: Rows
     places: Rows | None
 
 
-def _best(names: pa.Array, scores: Scores, limit: int | None, among: RowIds | None) -> _Best:
+def _best(names: pa.Array, scores: Scores, limit: int | None, among: RowIds | None) -> _TopRows:
     """The best `limit` rows `among` these with all that score as the last of them does.
 
     Only rows that may be the best are looked up, because a lookup in all rows of a table takes
     longer than a cut of a few hundred scores. Each row that is not found is made up for.
     """
     if among is None:
-        return _Best(_highest(scores, limit), None)
+        return _TopRows(_highest(scores, limit), None)
     numbers: RowIds = names.to_numpy()
     wanted = limit
     while True:
@@ -263,7 +263,7 @@ def _best(names: pa.Array, scores: Scores, limit: int | None, among: RowIds | No
         rows, places = rows[found], places[found]
         highest = _highest(scores[rows], limit)
         rows, places = rows[highest], places[highest]
-    return _Best(rows, places)
+    return _TopRows(rows, places)
 
 
 def _highest(scores: Scores, limit: int | None) -> Rows:
@@ -273,7 +273,7 @@ def _highest(scores: Scores, limit: int | None) -> Rows:
     return np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
 
 
-def _named(named: pa.Array, scores: Scores, best: _Best, names: str) -> TextScores:
+def _named(named: pa.Array, scores: Scores, best: _TopRows, names: str) -> TextScores:
     rows = best.rows
     picked: Any = best.places
     if names == ID:

@@ -407,11 +407,11 @@ class ArchiveIndex(Struct, forbid_unknown_fields=True):
     details: dict[str, Any] = {}
 
 
-class _Member(tarfile.TarInfo):
-    """The head of a member."""
+class _ArchiveEntry(tarfile.TarInfo):
+    """What an archive says of one of its files."""
 
     @classmethod
-    def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> _Member:
+    def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> _ArchiveEntry:
         found = super().frombuf(buf, encoding, errors)
         if found.type == tarfile.GNUTYPE_SPARSE:
             raise InvalidArgument(f"{found.name}: an archive of a load holds only whole files")
@@ -430,7 +430,7 @@ def unpacked_archive(
     """The sources and details of an archive; its files lie on local disk until the end."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-load-", dir=directory) as folder:
         try:
-            with tarfile.open(fileobj=body, mode="r|", tarinfo=_Member) as archive:
+            with tarfile.open(fileobj=body, mode="r|", tarinfo=_ArchiveEntry) as archive:
                 unpacked = _members_on_disk(archive, Path(folder))
         except tarfile.TarError as error:
             raise InvalidArgument(f"the body is not a whole tar archive: {error}") from error
