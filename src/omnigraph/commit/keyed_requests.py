@@ -108,28 +108,35 @@ class KeyedRequests:
     def _once(
         self, request: KeyedRequest, place: str, run: Callable[[], R], replay: Replay[R]
     ) -> tuple[R, bool]:
-        earlier = self._stored(request, place, replay)
-        if earlier is None:
-            earlier = self._committed(request, replay)
-        if earlier is not None:
-            return earlier, True
+        # Held before it looks: otherwise a request that another process ends in between would be
+        # made a second time.
         began, release = self._begin(request, place)
-        if began is not None:
-            done = replay.after_crash(began)
-            if done is not None:
-                self._store(request, place, replay.to_json(done))
-                self._end(place, release)
-                return done, True
         ended = True
         try:
+            earlier = self._earlier(request, place, began, replay)
+            if earlier is not None:
+                return earlier, True
             result = run()
             self._store(request, place, replay.to_json(result))
+            return result, False
         except OutcomeUnknown:
             ended = False
             raise
         finally:
             self._end(place, release, remove=ended)
-        return result, False
+
+    def _earlier(
+        self, request: KeyedRequest, place: str, began: int | None, replay: Replay[R]
+    ) -> R | None:
+        """The result of an earlier request; `began` is when a process began it that died."""
+        earlier = self._stored(request, place, replay)
+        if earlier is None:
+            earlier = self._committed(request, replay)
+        if earlier is None and began is not None:
+            earlier = replay.after_crash(began)
+            if earlier is not None:
+                self._store(request, place, replay.to_json(earlier))
+        return earlier
 
     def _stored(self, request: KeyedRequest, place: str, replay: Replay[R]) -> R | None:
         data = self._files.get(f"{place}.done")
@@ -182,7 +189,7 @@ class KeyedRequests:
         data = self._files.get(place)
         return (json.loads(data)["at"] if data is not None else None), None
 
-    def _end(self, place: str, release: Callable[[], None] | None, *, remove: bool = True) -> None:
+    def _end(self, place: str, release: Callable[[], None] | None, *, remove: bool) -> None:
         if remove:
             self._files.delete(place)
         if release is not None:
