@@ -11,14 +11,22 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 import omnigraph
-from omnigraph_testing.graph_suite import LINES, QUERIES, SCHEMA
+from omnigraph_testing.graph_suite import EXTERNAL, LINES, QUERIES, SCHEMA, STORED
 from omnigraph_testing.http_server import ThreadServer
+from omnigraph_testing.workloads import settings
+
+SESSION = Path(__file__).parents[1] / "fixtures" / "sdk_session.yaml"
+ACCEPT = {"Accept": "application/json, application/x-ndjson"}
 
 OPAQUE = {"params", "rows", "columns", "properties"}
 CLASSES = {
@@ -45,6 +53,12 @@ CODES = {
     "too_many_requests": "Internal",
     "internal": "Internal",
 }
+OLDER_CLASSES = {
+    "PreconditionFailed": ("Conflict",),
+    "PayloadTooLarge": ("BadRequest",),
+    "RangeNotSatisfiable": ("BadRequest",),
+}
+"""Classes of the newer SDK -> those that the older one makes of the `code`."""
 
 
 @dataclass
@@ -79,8 +93,9 @@ class StockClient:
     """The fetch level of the SDK."""
 
     def __init__(self, base_url: str) -> None:
-        headers = {"Accept": "application/json, application/x-ndjson"}
-        self._http = httpx.Client(base_url=base_url, headers=headers, trust_env=False)
+        self._http = httpx.Client(base_url=base_url, headers=ACCEPT, trust_env=False)
+        self.pauses: list[float] = []
+        """Seconds that a server asked for before a repetition."""
 
     def close(self) -> None:
         self._http.close()
@@ -90,6 +105,10 @@ class StockClient:
         if content is not None:
             headers["Content-Type"] = "application/json"
         answer = self._http.request(method, path, content=content, headers=headers)
+        after = answer.headers.get("retry-after")
+        if method in ("GET", "HEAD") and answer.status_code == 503 and after is not None:
+            self.pauses.append(_seconds(after))
+            answer = self._http.request(method, path, content=content, headers=headers)
         assert answer.headers["x-request-id"]
         if answer.status_code >= 400:
             raise self._error(answer)
@@ -118,6 +137,14 @@ class StockClient:
             answer.headers["x-request-id"],
             body,
         )
+
+
+def _seconds(after: str) -> float:
+    """`Retry-After` as the SDK reads it: seconds or a date, at most a minute."""
+    if after.isdecimal():
+        return min(int(after), 60)
+    left = (parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds()
+    return min(max(left, 0), 60)
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +277,114 @@ def test_error_classes(nested: StockClient, method: str, path: str, body: Any, w
         nested.call(method, path, body)
     assert (failed.value.by_status, failed.value.by_code) == (wanted, wanted)
     assert failed.value.request_id == failed.value.details["request_id"]
+
+
+def test_a_read_is_repeated_once_when_that_can_help(
+    server: ThreadServer, nested: StockClient
+) -> None:
+    for phase in ("starting", "draining"):
+        server.state.phase = phase
+        try:
+            if phase == "starting":
+                with pytest.raises(SdkError) as away:
+                    nested.call("GET", "/branches")
+                assert (away.value.by_status, away.value.by_code) == ("ServiceUnavailable", None)
+                assert away.value.details["unavailable"] == {"reason": "starting"}
+                with pytest.raises(SdkError):
+                    nested.call("POST", "/query", {"query": "match { $p: Person } return { $p }"})
+            else:
+                assert nested.call("GET", "/branches")["branches"], "it still answers"
+        finally:
+            server.state.phase = "serving"
+    assert nested.pauses == [1], "only the read is repeated"
+
+
+def value_at(place: str, answer: httpx.Response) -> Any:
+    """A value of an answer: `commits.0.id`, `header.etag`, or `last.…` of the last line."""
+    first, _, rest = place.partition(".")
+    if first == "header":
+        return answer.headers[rest]
+    lines = answer.text.splitlines()
+    found: Any = json.loads(lines[-1] if first == "last" else answer.text)
+    for name in (rest if first == "last" else place).split("."):
+        found = found[int(name)] if isinstance(found, list) else found[name]
+    return found
+
+
+def filled(value: Any, known: dict[str, Any]) -> Any:
+    """The value with what earlier answers had in place of `$name`."""
+    match value:
+        case dict():
+            return {name: filled(item, known) for name, item in value.items()}
+        case list():
+            return [filled(item, known) for item in value]
+        case str() if value.startswith("$"):
+            return known[value[1:]]
+        case _:
+            return value
+
+
+def has(found: Any, wanted: Any) -> bool:
+    """Whether an answer has the wanted members; lists begin with the wanted items."""
+    match wanted:
+        case dict():
+            return all(name in found and has(found[name], item) for name, item in wanted.items())
+        case []:
+            return bool(found == [])
+        case list():
+            return len(found) >= len(wanted) and all(map(has, found, wanted))
+        case _:
+            return bool(found == wanted)
+
+
+def test_a_recorded_session(tmp_path: Path) -> None:
+    """Acceptance check 8: every method of the client, in the order of a real session."""
+    allowing = settings().allowing([EXTERNAL, f"file://{tmp_path}"])
+    with omnigraph.init(tmp_path / "people.omni", SCHEMA, settings=allowing) as graph:
+        graph.load([json.loads(line) for line in LINES.splitlines()])
+        outside = {"Web": f"{EXTERNAL}/web.jpg", "File": f"file://{tmp_path}/secret.txt"}
+        rows = [{"name": name, "photo": uri} for name, uri in outside.items()]
+        graph.apply({"Person": {"insert": rows}})
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "queries" / "stored.gq").write_text(STORED)
+    known: dict[str, Any] = {"large": "x" * 2_000_000}
+    with (
+        ThreadServer(
+            {"people": str(tmp_path / "people.omni")},
+            queries=(("people", str(tmp_path / "queries")),),
+            external_blobs=(("people", EXTERNAL),),
+        ) as server,
+        httpx.Client(base_url=server.url, headers=ACCEPT, trust_env=False) as http,
+    ):
+        for exchange in yaml.safe_load(SESSION.read_text(encoding="utf-8")):
+            _check_exchange(http, exchange, known)
+
+
+def _check_exchange(http: httpx.Client, exchange: dict[str, Any], known: dict[str, Any]) -> None:
+    called = exchange["sdk"]
+    method, path = exchange["send"].split()
+    for name in sorted(known, key=len, reverse=True):
+        path = path.replace(f"${name}", str(known[name]))
+    headers, content = filled(exchange.get("headers", {}), known), exchange.get("text")
+    if "body" in exchange:
+        headers["Content-Type"] = "application/json"
+        content = json.dumps(filled(exchange["body"], known))
+    answer = http.request(method, path, content=content, headers=headers)
+    assert answer.status_code == exchange.get("status", 200), (called, answer.text)
+    assert answer.headers["x-request-id"], called
+    for name, wanted in exchange.get("read", {}).items():
+        assert wanted in ("*", answer.headers[name]), called
+    if "error" in exchange:
+        code = answer.json().get("code")
+        assert CLASSES[answer.status_code] == exchange["error"], called
+        by_code = CODES[code] if code else exchange["error"]
+        alike = {exchange["error"], *OLDER_CLASSES.get(exchange["error"], ())}
+        assert by_code in alike, called
+    if "answer" in exchange:
+        found = json.loads(answer.text.splitlines()[0])
+        assert has(found, filled(exchange["answer"], known)), (called, answer.text)
+    for name, place in exchange.get("keep", {}).items():
+        known[name] = value_at(place, answer)
 
 
 def test_the_server_itself(server: ThreadServer) -> None:

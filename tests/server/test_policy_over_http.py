@@ -200,6 +200,25 @@ def test_admin_sees_the_work_of_others_without_its_content(server: ThreadServer)
             assert "error" not in shown
 
 
+def test_a_merge_stands_without_the_right_to_delete_its_source(server: ThreadServer) -> None:
+    with as_actor(server, "ada") as ada:
+        asked = {"source": "open", "delete_branch": True}
+        merged = ada.post("/branches/merge", json=asked)
+        assert merged.status_code == 200, merged.text
+        assert merged.json()["branch_deleted"] is False
+        assert "branch_delete" in merged.json()["branch_delete_error"]
+        assert "open" in ada.get("/branches").json()["branches"]
+
+
+def test_who_may_not_change_a_schema_learns_nothing_of_branches(server: ThreadServer) -> None:
+    """403 comes before what the branches or the text would refuse."""
+    with as_actor(server, "ada") as ada:
+        for text in ("node Person { name: String @key }", "no schema"):
+            denied = ada.post("/schema/apply", json={"schema_source": text})
+            assert (denied.status_code, denied.json()["code"]) == (403, "forbidden")
+            assert denied.json()["policy_denied"]["action"] == "schema_apply"
+
+
 def test_explain_names_the_rule_that_a_request_matched(
     server: ThreadServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,10 +14,13 @@ import omnigraph
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     FeedGap,
+    GraphClosed,
     InvalidArgument,
     KeyConflict,
     OmnigraphError,
+    OutcomeUnknown,
     RecoveryRequired,
+    RequestInFlight,
     SchemaDrift,
     StorageFailure,
 )
@@ -112,9 +115,18 @@ def test_conflicts(http: httpx.Client) -> None:
         assert http.post("/mutate", json=sent).status_code == 200
     merged = http.post("/branches/merge", json={"source": "left"})
     body = check(merged, 409, "conflict", "merge_conflicts")
-    found = body["merge_conflicts"][0]
-    assert (found["kind"], found["property"]) == ("divergent_update", "age")
-    assert (found["ours"], found["theirs"]) == (20, 10)
+    (found,) = body["merge_conflicts"]
+    assert found.pop("message")
+    assert found == {
+        "entity_kind": "node",
+        "type_name": "Person",
+        "entity_id": "bob",
+        "kind": "divergent_update",
+        "property": "age",
+        "base": 2,
+        "ours": 20,
+        "theirs": 10,
+    }
     preview = http.post("/branches/merge", json={"source": "left", "preview": True})
     assert preview.json()["conflict_count"] == 1
     decided = http.post("/branches/merge", json={"source": "left", "strategy": "theirs"})
@@ -276,6 +288,30 @@ def test_other_spellings_of_main(http: httpx.Client) -> None:
     check(add(http, "spelled", branch="MAIN"), 404, "not_found")
 
 
+def test_pages_of_commits(http: httpx.Client) -> None:
+    for number in range(3):
+        add(http, f"page-{number}")
+    everything = http.get("/commits?limit=1000").json()["commits"]
+    assert [c["created_at"] for c in everything] == sorted(
+        (c["created_at"] for c in everything), reverse=True
+    )
+    found: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"next": None}
+    while "next" in page:
+        after = {"after": page["next"]} if page["next"] else {}
+        page = http.get("/commits", params={"limit": 2, **after}).json()
+        found += page["commits"]
+    assert found == everything
+    for wrong in (0, 1001, "x"):
+        check(http.get("/commits", params={"limit": wrong}), 400, "bad_request")
+
+
+def test_content_types_of_streams(http: httpx.Client) -> None:
+    text = {"content-type": "text/plain"}
+    for path in ("/export", "/changes/baseline", "/load/ndjson", "/load/files"):
+        check(http.post(path, content=b"{}", headers=text), 415, "bad_request")
+
+
 def test_legacy_twins(http: httpx.Client) -> None:
     """Acceptance check 5."""
     new = http.post("/query", json={"query": READ}).json()
@@ -310,21 +346,43 @@ def test_branches_with_slashes_and_names_of_routes(http: httpx.Client) -> None:
 
 def test_errors_of_the_engine(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """What needs a broken store or a lost race is raised by the engine itself here."""
-    cases: list[tuple[OmnigraphError, int, str | None, tuple[str, ...]]] = [
+    moved = {
+        "entity_kind": "node",
+        "type_name": "Person",
+        "expected_published_dataset_version": 1,
+        "actual_published_dataset_version": 2,
+    }
+    there = {"entity_kind": "node", "type_name": "Person", "entity_id": "ada"}
+    cases: list[tuple[OmnigraphError, int, str | None, dict[str, Any], bool]] = [
         (
             ExpectedVersionMismatch("moved", table="node:Person", expected=1, actual=2),
-            409, "conflict", ("published_dataset_version_conflict",),
+            409, "conflict", {"published_dataset_version_conflict": moved}, True,
         ),
-        (ExpectedVersionMismatch("moved", table="branch"), 409, "conflict",
-         ("read_set_conflict",)),
-        (KeyConflict("there", type="Person", ids=["ada"], total=1), 409, "conflict",
-         ("key_conflict",)),
-        (FeedGap("gone", commit="01X"), 410, None, ("change_feed_gap",)),
-        (RecoveryRequired("dead", intents=["01I"]), 503, None, ("recovery_required",)),
-        (SchemaDrift("a column is missing", expected="a", found="b"), 409, "conflict", ()),
-        (StorageFailure("secret path"), 500, "internal", ()),
+        (
+            ExpectedVersionMismatch("moved", table="branch", expected="01A", actual="01B"),
+            409, "conflict",
+            {"read_set_conflict": {"member": "branch", "expected": "01A", "actual": "01B"}}, True,
+        ),
+        (
+            ExpectedVersionMismatch("moved", table="schema"),
+            409, "conflict", {"read_set_conflict": {"member": "schema"}}, True,
+        ),
+        (
+            KeyConflict("there", type="Person", ids=["ada"], total=1, entity_kind="node"),
+            409, "conflict", {"key_conflict": there}, False,
+        ),
+        (RequestInFlight("runs", key="k"), 409, "conflict", {}, True),
+        (SchemaDrift("a column is missing", expected="a", found="b"), 409, "conflict", {}, False),
+        (FeedGap("gone", commit="01X"), 410, None,
+         {"change_feed_gap": {"first_unreadable_commit_id": "01X"}}, False),
+        (RecoveryRequired("dead", intents=["01I"]), 503, None,
+         {"recovery_required": {"operation_id": "01I"}}, False),
+        (OutcomeUnknown("lost", operation_id="01O", commit_id="01C"), 503, None,
+         {"recovery_required": {"operation_id": "01O"}}, False),
+        (GraphClosed("closed", uri="x"), 503, None, {"unavailable": {"reason": "draining"}}, False),
+        (StorageFailure("secret path"), 500, "internal", {}, False),
     ]  # fmt: skip
-    for number, (error, status, code, details) in enumerate(cases):
+    for number, (error, status, code, details, retryable) in enumerate(cases):
 
         def fail(*_: Any, failure: OmnigraphError = error, **__: Any) -> None:
             raise failure
@@ -332,7 +390,9 @@ def test_errors_of_the_engine(http: httpx.Client, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(Graph, "query", fail)
         monkeypatch.setattr(Graph, "kept_answer", fail)
         answer = http.post("/query", json={"query": READ, "timeout_ms": 9000 + number})
-        check(answer, status, code, *details)
+        body = check(answer, status, code, *details)
+        assert {name: body[name] for name in details} == details
+        assert body.get("retryable", False) is retryable, error
         assert "secret" not in answer.text
 
 
@@ -420,7 +480,10 @@ def test_a_graph_that_cannot_be_opened_is_set_aside(uri: str, tmp_path: Path) ->
         ready = client.get("/readyz").json()
         assert (ready["served_graph_count"], ready["quarantined_graph_count"]) == (1, 1)
         assert client.get("/graphs/good/schema").status_code == 200
-        check(client.get("/graphs/bad/schema"), 503, None, "unavailable")
+        away = client.get("/graphs/bad/schema")
+        body = check(away, 503, None, "unavailable")
+        assert body["unavailable"] == {"reason": "quarantined"}
+        assert int(away.headers["retry-after"]) >= 1
         check(client.get("/schema"), 404, "not_found")  # two graphs: no default
         assert 'graph_up{graph="bad"} 0' in client.get("/metrics").text
         create_small_graph(addresses["bad"]).close()

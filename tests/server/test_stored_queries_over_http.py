@@ -122,6 +122,11 @@ def test_the_conditional_route(stored: httpx.Client) -> None:
     assert (lost.status_code, lost.json()["precondition_failure"]["expected"]) == (412, head)
     read = stored.post("/queries/everyone/if-graph-commit", headers=where)
     refused(read, 400, "only reads")
+    for _ in range(4):  # also when the answer is kept
+        assert stored.post("/queries/everyone", json={}).status_code == 200
+    refused(stored.post("/queries/everyone", json={}, headers=where), 400, "if-graph-commit")
+    no_key = {"Idempotency-Key": "x" * 200}
+    refused(stored.post("/queries/everyone", json={}, headers=no_key), 400, "Idempotency-Key")
 
 
 def test_wrong_requests_change_nothing(stored: httpx.Client) -> None:

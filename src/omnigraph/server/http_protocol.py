@@ -1,12 +1,14 @@
 """HTTP/1.1 of uvicorn: whole requests are answered at once, and bad bytes with the envelope.
 
 uvicorn makes a task for every request, before its body is there. A short request that the
-application can answer without any wait needs no task. uvicorn also collects headers of any length,
-before anything can ask who sends them; here their length is bounded.
+application can answer without any wait needs no task. uvicorn also collects headers of any length
+for any time, before anything can ask who sends them, and waits for any time for a client that takes
+nothing; here length and time are bounded.
 """
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from typing import Any, Protocol, cast
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -32,6 +34,12 @@ _LONGEST_BODY = 64 * 1024
 _LENGTH_DIGITS = len(str(_LONGEST_BODY))
 _LONGEST_HEAD = 64 * 1024
 """Bytes of a request line and headers, or of trailers, besides those of one read of the socket."""
+_SLOWEST_REQUEST_SECONDS = 60.0
+"""Time for a request line and headers, or for all of a request that has no task yet."""
+_SILENT_SECONDS = 90.0
+"""A client that sends nothing for this long in the middle of a body is gone."""
+_STALLED_SECONDS = 60.0
+"""A client that leaves what it was sent for this long has lost its answer."""
 
 
 class PromptApplication(Protocol):
@@ -56,13 +64,19 @@ class PromptProtocol(HttpToolsProtocol):
     """One request of each packet is answered at once; others wait for those of other clients."""
     _held = 0
     """Bytes since the last headers, or part of a body, that were whole."""
+    _answered: RequestResponseCycle | None = None
+    """The request that has a task; further ones of a client that does not wait stand behind it."""
+    _stalled: TimerHandle | None = None
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._application: PromptApplication = self.config.app  # type: ignore[assignment]
+        self._since = self._heard = self.loop.time()
+        """When the client connected or began its newest request, and when it last sent anything."""
 
     def data_received(self, data: bytes) -> None:
         self._has_turn = True
+        self._heard = self.loop.time()
         self._held += len(data)
         super().data_received(data)
         if self._held > _LONGEST_HEAD and not self.transport.is_closing():
@@ -78,7 +92,11 @@ class PromptProtocol(HttpToolsProtocol):
         ):
             self._waiting = cycle
         else:
-            super()._start_asgi_task(cycle, app)
+            self._give_task(cycle, app)
+
+    def _give_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _is_short(self) -> bool:
         for name, value in self.headers:
@@ -86,6 +104,10 @@ class PromptProtocol(HttpToolsProtocol):
                 short = len(value) < _LENGTH_DIGITS
                 return short or (value.isdigit() and int(value) <= _LONGEST_BODY)
         return False
+
+    def on_message_begin(self) -> None:
+        self._since = self._heard
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._held = 0
@@ -102,14 +124,14 @@ class PromptProtocol(HttpToolsProtocol):
         if cycle is None:
             return
         if self.flow.write_paused or not self._has_turn:
-            super()._start_asgi_task(cycle, self.app)
+            self._give_task(cycle, self.app)
             return
         self._has_turn = False
         answer = self._application.answer_now(_scope(cycle), bytes(cycle.body))
         if isinstance(answer, WholeAnswer):
             self._write(cycle, answer)
         else:
-            super()._start_asgi_task(cycle, cast("Any", answer))
+            self._give_task(cycle, answer)
 
     def _write(self, cycle: RequestResponseCycle, answer: WholeAnswer) -> None:
         common = head_lines(self.server_state.default_headers)
@@ -121,19 +143,70 @@ class PromptProtocol(HttpToolsProtocol):
             self.transport.close()
         self.on_response_complete()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(_STALLED_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._forget_stall()
+
+    def _forget_stall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
     def connection_lost(self, exc: Exception | None) -> None:
-        cycle, self._waiting = self._waiting, None
+        waiting, self._waiting = self._waiting, None
+        self._forget_stall()
         super().connection_lost(exc)
-        if cycle is not None:
-            super()._start_asgi_task(cycle, self.app)  # counts the request and writes its line
+        if self._answered is not None and not self._answered.response_complete:
+            # uvicorn tells the newest request only, which may stand behind this one.
+            self._answered.disconnected = True
+            self._answered.message_event.set()
+        if waiting is not None:
+            self._give_task(waiting, self.app)  # counts the request and writes its line
+
+    def shutdown(self) -> None:
+        """The server ends. It does not wait for the rest of a read that nothing was done for."""
+        if self._waiting is not None:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def end_if_overdue(self) -> None:
+        """Close a connection whose client does not send its request to the end."""
+        cycle: RequestResponseCycle | None = self.cycle
+        now = self.loop.time()
+        if self.timeout_keep_alive_task is not None:
+            return  # it idles between two requests, and uvicorn ends it
+        if cycle is None or cycle.response_complete or self._waiting is not None:
+            if now - self._since < _SLOWEST_REQUEST_SECONDS:
+                return
+            if self._held or self._waiting is not None:
+                told = f"the request took more than {_SLOWEST_REQUEST_SECONDS:.0f} s to arrive"
+                self._refuse(Refusal(408, told))
+            else:
+                self.transport.close()  # a connection without a request
+        elif (
+            cycle.more_body
+            and not self.flow.read_paused
+            and not cycle.waiting_for_100_continue
+            and now - self._heard >= _SILENT_SECONDS
+        ):
+            self.transport.abort()  # the application learns that the client is gone
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that have no path and no method, so that no application can."""
-        request_id = request_id_of(())
         told = "these bytes are no HTTP/1.1 request"
         if self._held > _LONGEST_HEAD:
             told = f"the headers have more than {_LONGEST_HEAD:,} bytes"
-        reply = reply_of(Refusal(400, told), request_id)
+        self._refuse(Refusal(400, told))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer without a task, and close the connection."""
+        request_id = request_id_of(())
+        reply = reply_of(refusal, request_id)
         content = reply.content()
         head = head_lines(
             [

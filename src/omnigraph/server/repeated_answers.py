@@ -23,7 +23,7 @@ from omnigraph.server.exchange import (
     log_access,
     request_id_of,
 )
-from omnigraph.server.replies import Refusal, Reply, Scope, WholeAnswer, head_lines
+from omnigraph.server.replies import CONDITION, Refusal, Reply, Scope, WholeAnswer, head_lines
 from omnigraph.server.served_graphs import ServedGraph
 from omnigraph.server.state import ServerState
 from omnigraph.values.bounded_cache import BoundedCache
@@ -33,7 +33,9 @@ _SHARE = 4
 """The part of the memory for answers that this takes: these answers are the smallest."""
 _ENTRY_BYTES = 2048
 _LARGEST_BODY = 64 * 1024
-_DECIDED_LATER = frozenset({b"content-encoding", b"if-none-match", b"traceparent"})
+_DECIDED_LATER = frozenset(
+    {b"content-encoding", b"idempotency-key", b"if-none-match", b"traceparent", CONDITION}
+)
 """A request with one of these headers takes the longer way."""
 
 

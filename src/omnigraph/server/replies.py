@@ -22,6 +22,8 @@ Headers = list[tuple[bytes, bytes]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON = b"application/json"
+CONDITION = b"omnigraph-if-graph-commit"
+"""The request header of a conditional write."""
 _encoder = msgspec.json.Encoder(enc_hook=json_form)
 logger = logging.getLogger(__name__)
 _INTERNAL = 500

@@ -40,6 +40,9 @@ _CANCELLATIONS_EVERY_SECONDS = 1.0
 _MEASURE_EVERY_SECONDS = 1.0
 _SWEEP_EVERY_SECONDS = 3600.0
 _LOOK_AFTER_EVERY_SECONDS = 5.0
+_CONNECTIONS_EVERY_SECONDS = 10.0
+_KEPT_ALIVE_SECONDS = 75
+"""Longer than proxies and clients keep an idle connection, so that they never use a closed one."""
 _BACKLOG = 2048
 
 
@@ -75,6 +78,7 @@ class Worker(uvicorn.Server):
                 log_config=None,
                 server_header=False,
                 proxy_headers=False,  # the address of the client is not used
+                timeout_keep_alive=_KEPT_ALIVE_SECONDS,
                 backlog=_BACKLOG,
             )
         )
@@ -131,6 +135,7 @@ class Worker(uvicorn.Server):
             asyncio.ensure_future(self._every(_MEASURE_EVERY_SECONDS, self._measure)),
             asyncio.ensure_future(self._every(_SWEEP_EVERY_SECONDS, self._sweep)),
             asyncio.ensure_future(self._every(_LOOK_AFTER_EVERY_SECONDS, self._look_after)),
+            asyncio.ensure_future(self._end_overdue_connections()),
         ]
 
     async def _open(self) -> None:
@@ -150,6 +155,13 @@ class Worker(uvicorn.Server):
                 await asyncio.get_running_loop().run_in_executor(None, work)
             except OmnigraphError as error:
                 logger.warning("background work failed: %s", error.message)
+
+    async def _end_overdue_connections(self) -> None:
+        while True:
+            await asyncio.sleep(_CONNECTIONS_EVERY_SECONDS)
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, PromptProtocol):  # a WebSocket of the console is none
+                    connection.end_if_overdue()
 
     def _poll_tokens(self) -> None:
         self.state.tokens.reload_if_changed()

@@ -17,8 +17,6 @@ from omnigraph.server.replies import Headers, Receive, Scope, Send
 
 CHUNK_BYTES = 64 * 1024
 _LARGEST_CHUNK = 1024 * 1024
-_STALLED_SECONDS = 60.0
-"""A client that takes nothing for this long has lost its stream."""
 
 
 def gathered(chunks: Iterator[bytes], least: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -88,8 +86,7 @@ class StreamedReply:
             await send({"type": "http.response.start", "status": self.status, "headers": headers})
             chunk = self.first if self.first is not None else await self.source.next()
             while chunk is not None and not watch.done():
-                async with asyncio.timeout(_STALLED_SECONDS):
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 chunk = await self.source.next()
             if not watch.done():
                 await send({"type": "http.response.body", "body": b""})

@@ -263,7 +263,7 @@ async def load(call: Call) -> Any:
     def work() -> Reply:
         given = data if isinstance(data, Source) else _found(data, asked.type, digest)
         found = _load(call, asked, given)
-        found.body["uri"] = call.graph.uri
+        found.body["uri"] = call.graph_id  # as other writes: the address names storage
         return found
 
     if wants_later(call):

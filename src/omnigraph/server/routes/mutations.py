@@ -8,14 +8,13 @@ from omnigraph.mutate.mutation import MutationReceipt
 from omnigraph.policy import actions
 from omnigraph.server import answers as tell
 from omnigraph.server.calls import Call, noted
-from omnigraph.server.replies import Refusal
+from omnigraph.server.replies import CONDITION, Refusal
 from omnigraph.server.request_bodies import ChangeRequest
 from omnigraph.server.route_entry import CHANGE_BYTES, WRITE_STATUSES, RouteEntry
 from omnigraph.server.routes.queries import source_of
 from omnigraph.values.identifiers import MAIN
 from omnigraph.wire.records import record_to_json
 
-CONDITION = b"omnigraph-if-graph-commit"
 _CONDITION = "Omnigraph-If-Graph-Commit"
 
 
