@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import threading
+import time
 from typing import Any
 
 import httpx
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.server.application import HttpApplication
 from omnigraph.server.replies import WholeAnswer, head_lines
 from omnigraph_testing.http_server import ThreadServer, wait_until
@@ -99,6 +102,39 @@ def test_several_requests_in_one_packet(server: ThreadServer, http: httpx.Client
     assert [headers["x-request-id"] for _, headers, _ in found] == ["n0", "n1", "n2", "n3", "n4"]
     assert json.loads(found[3][2])["request_id"] == "n3"
     assert found[0][2] == found[2][2] == found[4][2]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        b"RUBBISH\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 70_000,
+        b"POST /graphs/default/mutate HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["rubbish", "headers", "chunk"],
+)
+def test_rubbish_behind_a_write_is_not_its_answer(
+    server: ThreadServer, http: httpx.Client, behind: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that reads a 400 believes that nothing was written."""
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold(name: str) -> None:
+        if name == "commit.after_stage":
+            held.set()
+            assert go_on.wait(30)
+
+    monkeypatch.setattr(failpoints, "hit", hold)
+    write = request({"query": 'insert Note { text: "n" }'}).replace(b"/query", b"/mutate", 1)
+    with connect(server) as connection:
+        connection.sendall(write)
+        assert held.wait(30)
+        connection.sendall(behind)
+        time.sleep(0.2)
+        go_on.set()
+        ((status, _, content),) = answers(connection, 1)
+        assert (status, json.loads(content)["affected_nodes"]) == (200, 1)
+        assert connection.recv(65536) == b""
 
 
 def test_a_body_that_comes_byte_by_byte(server: ThreadServer, http: httpx.Client) -> None:
