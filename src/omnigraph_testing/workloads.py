@@ -266,11 +266,11 @@ def group_of_writers(
 ) -> None:
     """Threads that queue together, so that one leads the others. Each writes two tables.
 
-    A group takes no further write after a part of the lease. A long lease lets it take all of them
-    on a busy machine, too.
+    A group takes no further write after a part of the lease, here after all of it. A long lease
+    lets it take all of them on a busy machine, too.
     """
     graph = open_graph(uri, actor=name, settings=settings(lease))
-    group._LONGEST_SECONDS = lease  # noqa: SLF001 - only tests need it
+    group._LONGEST_SECONDS, group._LEASE_PART = lease, 1  # noqa: SLF001 - only tests need it
     report("open")
 
     def write(number: int) -> None:
