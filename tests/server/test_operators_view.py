@@ -98,6 +98,24 @@ def test_two_workers_as_an_operator_runs_them(uri: str, tmp_path: Path) -> None:
         wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
 
 
+def test_a_reload_reaches_all_workers(uri: str, tmp_path: Path) -> None:
+    """A token that an operator took away must not be good for the other workers until they look."""
+    tokens, rules = tmp_path / "tokens.json", tmp_path / "rules.yaml"
+    tokens.write_text(json.dumps({"ada": "leaked", "root": "r"}))
+    rules.write_text(
+        "version: 1\ngroups: {ops: [root]}\n"
+        "rules:\n  - id: run\n    allow: {actors: {group: ops}, actions: [admin]}\n"
+    )
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": str(tokens)}
+    arguments = (uri, "--workers", "3", "--server-policy", rules)
+    with ProcessServer(*arguments, environment=environment, log=tmp_path / "log") as server:
+        assert _status(server, "leaked") == 200
+        tokens.write_text(json.dumps({"root": "r"}))
+        with server.client("r") as root:
+            assert root.post("/admin/reload").json()["tokens"] == 1
+        wait_until(lambda: all(_status(server, "leaked") == 401 for _ in range(12)), 15)
+
+
 def _status(server: ProcessServer, token: str) -> int:
     with server.graph_client(token=token) as http:
         return http.post("/query", json=READ, headers={"X-Request-Id": "mine"}).status_code

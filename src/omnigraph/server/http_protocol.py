@@ -199,13 +199,14 @@ class PromptProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that have no path and no method, so that no application can."""
         answered = self._answered
-        own = answered is self.cycle and self.cycle is not None and self.cycle.more_body
-        if answered is not None and not answered.response_complete and not own:
-            # Answers come in the order of the requests: this one would be taken for that of the
-            # request before, which may be a write. The connection ends with the answer to that.
-            answered.keep_alive = False
-            self.flow.pause_reading()
-            return
+        if answered is not None and not answered.response_complete:
+            own = answered is self.cycle and answered.more_body
+            if not own:
+                # Answers come in the order of the requests: this one would be taken for that of
+                # the request before, which may be a write. With its answer the connection ends.
+                answered.keep_alive = False
+                self.flow.pause_reading()
+                return
         told = "these bytes are no HTTP/1.1 request"
         if self._held > _LONGEST_HEAD:
             told = f"the headers have more than {_LONGEST_HEAD:,} bytes"

@@ -48,6 +48,9 @@ class ServerState:
     agents: AgentEndpoint = field(default_factory=AgentEndpoint)
     """Answers the requests of agents with the MCP SDK."""
 
+    tell_workers: Callable[[], None] = lambda: None
+    """Lets all workers of this server reload, when one of them was asked to."""
+
     make_document: Callable[[], bytes] = lambda: b"{}"
     _document: bytes = b""
 

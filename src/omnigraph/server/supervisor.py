@@ -37,6 +37,7 @@ from omnigraph.values.clock import SYSTEM_CLOCK
 logger = logging.getLogger(__name__)
 
 _CONFIGURATION = "OMNIGRAPH_SERVER_WORKER"
+_SUPERVISOR = "OMNIGRAPH_SERVER_SUPERVISOR"
 _READY = b"r"
 _SHORTEST_LIFE_SECONDS = 2.0
 _RESTART_PAUSE_SECONDS = 0.5
@@ -134,6 +135,7 @@ class _Supervisor:
         environment = {
             **os.environ,
             _CONFIGURATION: self._configuration,
+            _SUPERVISOR: str(os.getpid()),
             RUN_DIRECTORY: str(directory),
             METRICS_DIRECTORY: str(directory / "metrics"),
         }
@@ -218,7 +220,9 @@ def run_as_worker(socket_number: int, pipe: int) -> int:
     addresses, settings, engine = pickle.loads(given)
     configure_logging(settings.log_format, settings.log_level)
     threading.Thread(target=_end_with_supervisor, args=(pipe,), daemon=True).start()
+    supervisor = int(os.environ.pop(_SUPERVISOR))
     state = build_state(addresses, settings, os.environ, engine)
+    state.tell_workers = lambda: _tell_to_reload(supervisor)
     bound = socket.socket(fileno=socket_number)
     return run_worker(state, bound, lambda: _tell_ready(pipe), ends_process=True)
 
@@ -230,6 +234,12 @@ def _end_with_supervisor(pipe: int) -> None:
     watched.poll()
     logger.error("the supervisor is gone: this worker ends, too")
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _tell_to_reload(supervisor: int) -> None:
+    """The supervisor forwards the signal to all of its workers."""
+    if os.getppid() == supervisor:  # else it is gone, and its number may be that of another process
+        os.kill(supervisor, signal.SIGHUP)
 
 
 def _tell_ready(pipe: int) -> None:

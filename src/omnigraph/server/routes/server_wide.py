@@ -100,7 +100,9 @@ def list_graphs(call: Call) -> dict[str, Any]:
 
 def reload(call: Call) -> dict[str, Any]:
     require_server(call, ADMIN)
-    return reload_state(call.state)
+    found = reload_state(call.state)
+    call.state.tell_workers()
+    return found
 
 
 def reload_state(state: ServerState) -> dict[str, Any]:
