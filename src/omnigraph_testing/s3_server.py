@@ -166,7 +166,6 @@ _PLACES = (
     (r"__history/", "history"),
     (r"_refs/", "refs"),
     (r"__manifest/.*_versions", "manifest version"),
-    (r"__manifest/.*_transactions/", "manifest transaction"),
     (r"__manifest/.*data/", "manifest data"),
     (r"__manifest/", "manifest other"),
     (r"(nodes|edges)/.*_versions", "table version"),

@@ -180,7 +180,6 @@ ONE_ROW_COMMIT = {
     "LIST table version": 1,
     "PUT table transaction": 1,
     "PUT table version": 1,
-    "PUT manifest transaction": 1,
     "PUT manifest version": 1,
     "DELETE intents": 1,
 }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import lance
 import pytest
 from lance import LanceDataset, LanceOperation
@@ -47,27 +44,6 @@ def test_of_two_writes_on_one_version_one_wins(store: Store, rows, first: str, s
     assert lost == HeadMoved(at, won.version, landed_on_top=False)
     assert head(store, at) == won.version
     assert rows.read(won) == content
-
-
-@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
-def test_without_the_version_hint_the_newest_version_is_found(
-    store: Store, rows, first: bool
-) -> None:
-    """Lance needs the hint neither to open the newest version nor to refuse a late Overwrite."""
-    at = rows.create(a=1)
-    late = stage_overwrite(store, at, rows.table({"late": 1}))
-    hint = Path(store.dataset_uri(at.location, None), "_versions", "latest_version_hint.json")
-    assert hint.exists()
-    if first:
-        store.drop_version_hint(at)
-        assert not hint.exists()
-    won = advance(store, rows.append(at, b=2))
-    assert json.loads(hint.read_bytes()) == {"version": won.version}
-    store.drop_version_hint(at)
-    assert advance(store, late) == HeadMoved(at, won.version, landed_on_top=False)
-    assert head(store, at) == won.version == head_version(store.open(at))
-    assert lance.dataset(store.dataset_uri(at.location, None)).version == won.version
-    assert rows.read(won) == {"a": 1, "b": 2}
 
 
 def test_plain_lance_would_rebase(store: Store, rows) -> None:

@@ -132,7 +132,7 @@ class OldVersions:
 
     Lance's own cleanup looks at every version and deletes file by file, which takes five requests
     for each version of an object store. Every version of an overwritten dataset has files of its
-    own, and the process that made it still has the open handle that names them.
+    own.
     """
 
     def __init__(self, store: Store) -> None:

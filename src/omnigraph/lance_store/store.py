@@ -6,7 +6,6 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ _HANDLE_BYTES = 256 * 1024**2
 _EMPTY_HANDLE = 3_000
 _FRAGMENT_BYTES = 600
 _KNOWN_BASES = 16_384
-_VERSION_HINT = "_versions/latest_version_hint.json"
 
 # One session for the process, because all open graphs share its metadata and index caches. Lance's
 # own bounds are 6 GiB and 1 GiB on every machine; here they are a share of the machine's memory.
@@ -170,18 +168,6 @@ class Store:
         self.files.delete(f"{folder}/_versions/d{version}.manifest")
         if transaction is not None:
             self.files.delete(f"{folder}/_transactions/{at.version}-{transaction}.txn")
-
-    def drop_version_hint(self, at: DatasetVersion) -> None:
-        """Remove the hint at the newest version, so that the next commit makes it anew.
-
-        The commit would replace the file, and ext4 writes a file that replaces another one to disk
-        at once. On a local disk Lance opens the newest version by listing the folder and takes the
-        hint only to find the transactions since an older version. So this is for datasets whose
-        commits never look at earlier transactions.
-        """
-        if self.location.is_local:
-            with suppress(StorageFailure):  # the commit then replaces the hint
-                self.files.delete(f"{lineage_folder(at.location, at.branch)}/{_VERSION_HINT}")
 
     def exists(self, location: str, branch: str | None) -> bool:
         try:

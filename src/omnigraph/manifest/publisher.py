@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from omnigraph import failpoints
 from omnigraph.errors import OmnigraphError, StorageFailure
-from omnigraph.lance_store.advance import HeadMoved, advance
 from omnigraph.lance_store.dataset_files import OldVersions
-from omnigraph.lance_store.staging.stage import stage_schema
-from omnigraph.lance_store.store import Store, head_version
+from omnigraph.lance_store.schema_versions import SchemaVersions
+from omnigraph.lance_store.store import Store
 from omnigraph.manifest.branch_state import CURRENT_FORMAT, BranchState, state_to_schema
 from omnigraph.manifest.commit_graph import CommitGraph
 from omnigraph.manifest.history import pack
@@ -70,6 +69,7 @@ class Publisher:
         # Threads of one process take turns, so that they do not lose swaps to each other.
         self._turns: BoundedCache[str, threading.Lock] = BoundedCache(_MOST_BRANCHES)
         self._trimmed: BoundedCache[str, int] = BoundedCache(_MOST_BRANCHES)
+        self._versions: BoundedCache[str, SchemaVersions] = BoundedCache(_MOST_BRANCHES)
         self._old_versions = OldVersions(self._store)
 
     def publish(self, ref: BranchRef, publication: Publication) -> Published | Repeated:
@@ -166,21 +166,28 @@ class Publisher:
         for key, data in packed.objects:
             self._store.files.put(key, data)
         failpoints.hit("publish.after_history")
-        at = manifest_version(ref, state.version)
-        staged = stage_schema(self._store, at, state_to_schema(packed.state, CURRENT_FORMAT))
         self._store.flush_to_disk()
         failpoints.hit("publish.after_stage")
-        self._store.drop_version_hint(at)
-        outcome = advance(self._store, staged)
-        if isinstance(outcome, HeadMoved):
+        if not self._put(ref, state, packed.state):
             return None
-        self._store.flush_to_disk()
         failpoints.hit("publish.after_swap")
-        handle = self._store.open(outcome)
-        if head_version(handle) != outcome.version and not self._is_shown(ref, publication):
+        newest = self._reader.newest_version(ref)
+        if newest != packed.state.version and not self._is_shown(ref, publication):
             return None
-        self._reader.remember(ref, handle, packed.state)
+        self._reader.remember(ref, packed.state)
         return Published(packed.state, commit, group=group)
+
+    def _put(self, ref: BranchRef, state: BranchState, following: BranchState) -> bool:
+        """Make the version after `state`; False when another process made one with its number."""
+        versions = self._versions.get(ref.incarnation)
+        if versions is None:
+            versions = SchemaVersions.like(self._store, manifest_version(ref, state.version))
+            if versions is None:
+                return False  # removed, so many versions are newer
+            self._versions.put(ref.incarnation, versions)
+        at = manifest_version(ref, following.version)
+        schema = state_to_schema(following, CURRENT_FORMAT)
+        return versions.put(self._store, at, schema.metadata)
 
     def _is_shown(self, ref: BranchRef, publication: Publication) -> bool:
         """Whether the head, which is newer than this swap, was made from it.

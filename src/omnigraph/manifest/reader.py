@@ -205,8 +205,16 @@ class ManifestReader:
         if cached is not None and head_version(cached[0]) == cached[1].version:
             return cached[1]
         handle, state = self._read(ref)
-        self.remember(ref, handle, state)
+        self._keep(ref, handle, state)
         return state
+
+    def newest_version(self, ref: BranchRef) -> int:
+        """The newest version of the manifest, which may be newer than any state that was read."""
+        cached = self._states.get(ref.incarnation)
+        handle = (
+            self.store.open_head(MANIFEST, ref.physical_branch) if cached is None else cached[0]
+        )
+        return head_version(handle)
 
     def _folder(self, ref: BranchRef) -> VersionFolder | None:
         """None on an object store, which has no folders."""
@@ -217,9 +225,14 @@ class ManifestReader:
             self._folders.put(ref.incarnation, folder)
         return folder
 
-    def remember(self, ref: BranchRef, handle: Dataset, state: BranchState) -> None:
-        """Cache a state with the handle of exactly its version."""
-        self.store.remember(manifest_version(ref, state.version), handle)
+    def remember(self, ref: BranchRef, state: BranchState) -> None:
+        """Cache a state that this process has published."""
+        cached = self._states.get(ref.incarnation)
+        if cached is not None:
+            self._keep(ref, cached[0], state)
+
+    def _keep(self, ref: BranchRef, handle: Dataset, state: BranchState) -> None:
+        """Cache a state with a handle of any version, which tells the number of the newest one."""
         with self._lock:
             cached = self._states.get(ref.incarnation)
             if cached is None or cached[1].version < state.version:

@@ -29,6 +29,11 @@ class ManifestFile:
         """The bytes of the file with another message."""
         return b"".join((self.sections, _LENGTH.pack(len(message)), message, self.footer))
 
+    def with_only(self, message: bytes) -> bytes:
+        """The bytes of a file without sections, which the message must not name."""
+        _, *rest = _FOOTER.unpack(self.footer)
+        return b"".join((_LENGTH.pack(len(message)), message, _FOOTER.pack(0, *rest)))
+
 
 def read_manifest(data: bytes, path: str) -> ManifestFile:
     """The parts of the manifest that is stored at `path`."""

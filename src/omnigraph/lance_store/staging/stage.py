@@ -141,12 +141,6 @@ def stage_overwrite(store: Store, at: DatasetVersion, rows: pa.Table) -> StagedW
     return StagedWrite(at, transaction, transaction.uuid, rows.num_rows)
 
 
-def stage_schema(store: Store, at: DatasetVersion, schema: pa.Schema) -> StagedWrite:
-    """Replace the schema with its metadata, and drop all rows; as strict as `stage_overwrite`."""
-    transaction = Transaction(at.version, LanceOperation.Overwrite(schema, []))
-    return StagedWrite(at, transaction, transaction.uuid, 0)
-
-
 def preview_edit(store: Store, at: DatasetVersion, edit: RowEdit) -> DatasetVersion:
     """A detached version with the edit applied, which no other process finds.
 
