@@ -21,6 +21,7 @@ from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import init, open_graph
 from omnigraph.load import key_index, sources, streamed_rows
 from omnigraph.load.key_index import KeyIndex
+from omnigraph.load.streamed_rows import StreamedTable
 from omnigraph.settings.models import MaintenanceSettings, Settings, WriteSettings
 from omnigraph_testing.graph_helpers import meanwhile, with_parts
 from omnigraph_testing.invariants import assert_at_rest
@@ -89,6 +90,18 @@ def test_nodes_alone_are_told_apart(
     assert asked == []
     with pytest.raises(KeyConflict):
         graph.load(pa.table({"name": ["new", names[13]]}), type="P", engine="local")
+    assert_at_rest(graph)
+
+
+def test_ids_of_nodes_alone_are_not_read_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any) -> None:
+        raise AssertionError("the rows are read from their fragments")
+
+    graph = opened(folder)
+    monkeypatch.setattr(StreamedTable, "checked_rows", refuse)
+    assert graph.load(people(folder), engine="local").total_entities == 100
     assert_at_rest(graph)
 
 

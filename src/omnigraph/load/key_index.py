@@ -31,6 +31,7 @@ from omnigraph.integrity.rules import checked_columns, edges_touching
 from omnigraph.load.json_columns import one_array
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.proofs import (
+    DistinctRows,
     FoundEnds,
     IdHashes,
     IdSet,
@@ -73,6 +74,7 @@ class KeyIndex:
         self._readers: dict[TableKey, tuple[int, ReadStored]] = {}
         self._epochs: dict[TableKey, str] = {}
         self._found_ends: dict[tuple[TableKey, TableKey], FoundEnds] = {}
+        self._hashed_ids: dict[TableKey, DistinctRows] = {}
         self._matches: dict[TableKey, pa.Table] = {}
         self._resolved: dict[TableKey, pa.Table] = {}
 
@@ -150,8 +152,10 @@ class KeyIndex:
 
     def has_distinct_ids(self, key: TableKey) -> bool:
         """Proven: no two input rows have one id."""
-        if self._is_only_distinct(key) and self.has_no_row_twice(key, [ID]):
-            return True
+        if self._is_only_distinct(key):
+            hashed = self._hashed_ids.get(key)
+            if self.has_no_row_twice(key, [ID]) if hashed is None else hashed.are_distinct():
+                return True
         ids = self.input_ids(key)
         return ids is not None and ids.are_distinct
 
@@ -213,6 +217,11 @@ class KeyIndex:
     def offer_ends(self, edge: TableKey, node: TableKey, found: FoundEnds) -> None:
         """Input edges whose ends are looked up among stored nodes while they are read."""
         self._found_ends[edge, node] = found
+
+    def hash_ids(self, key: TableKey) -> DistinctRows:
+        """For the ids of all input rows of a type, which are hashed while they are in memory."""
+        self._hashed_ids[key] = DistinctRows(self._folder)
+        return self._hashed_ids[key]
 
     def found_ends(self, edge: TableKey, node: TableKey) -> FoundEnds | None:
         """None if no ends were looked up, or if other nodes are stored now."""

@@ -118,8 +118,9 @@ class LocalLoader:
             return self.transaction.cleanup_hold(options.branch, options.actor)
 
         store = self.reader.store
-        nodes = StoredNodes(store, snapshot, prepared.index, prepared.folder)
-        return RowStreams(store, snapshot, appended, hold, nodes, self.most_prepared)
+        index = prepared.index
+        nodes = StoredNodes(store, snapshot, index, prepared.folder)
+        return RowStreams(store, snapshot, appended, hold, index, nodes, self.most_prepared)
 
     def _build(self, patches: PatchInput, options: LoadOptions) -> LoadBuild | PatchBuild:
         if options.modes.may_be(LoadMode.PATCH):

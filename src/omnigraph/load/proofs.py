@@ -156,16 +156,35 @@ def _cuts(run: Hashes) -> npt.NDArray[np.int64]:
     return np.append(np.searchsorted(run, _RANGE_STARTS), len(run))
 
 
+class DistinctRows:
+    """Shows that no two rows are equal, some rows at a time; a row with a NULL equals no row.
+
+    It keeps one hash of each row, many of them in a file in `folder`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._hashes = HashRuns(folder)
+        self._all_hashed = True
+
+    def add(self, rows: pa.Table) -> bool:
+        """False if nothing can be proven any more, because some value has no hash."""
+        whole = rows.drop_null() if any(c.null_count for c in rows.columns) else rows
+        hashes = row_hashes(whole.columns) if self._all_hashed else None
+        if hashes is None:
+            self._all_hashed = False
+        else:
+            self._hashes.add(hashes)
+        return self._all_hashed
+
+    def are_distinct(self) -> bool:
+        """Proven: no two rows are equal."""
+        return self._all_hashed and self._hashes.are_distinct()
+
+
 def no_row_twice(chunks: Iterable[pa.Table], folder: Path) -> bool:
     """No two rows are equal; a row with a NULL equals no row. Many hashes go to `folder`."""
-    found = HashRuns(folder)
-    for chunk in chunks:
-        whole = chunk.drop_null() if any(c.null_count for c in chunk.columns) else chunk
-        hashes = row_hashes(whole.columns)
-        if hashes is None:
-            return False
-        found.add(hashes)
-    return found.are_distinct()
+    found = DistinctRows(folder)
+    return all(found.add(chunk) for chunk in chunks) and found.are_distinct()
 
 
 class IdSet(Protocol):

@@ -28,6 +28,7 @@ from omnigraph.lance_store.staging.written_fragments import (
 )
 from omnigraph.lance_store.store import DatasetVersion, Store
 from omnigraph.load.found_ends import EndLookup, StoredNodes
+from omnigraph.load.key_index import KeyIndex
 from omnigraph.load.prepare_rows import PLACE
 from omnigraph.load.prepared import (
     BYTES_PER_CHUNK,
@@ -37,6 +38,7 @@ from omnigraph.load.prepared import (
     stored_columns,
     without_made_ids,
 )
+from omnigraph.load.proofs import DistinctRows
 from omnigraph.manifest.changed_ids import ChangeList, ChangeListWriter, Op
 from omnigraph.manifest.records import TablePin
 from omnigraph.manifest.snapshot import Snapshot
@@ -65,13 +67,16 @@ class StreamedTable:
         at: DatasetVersion,
         ids: Path,
         ends: EndLookup | None = None,
+        given_ids: DistinctRows | None = None,
     ) -> None:
         """The rows are written for the dataset `at`; their ids are listed in the file `ids`.
 
-        `ends` looks up the ends of the rows if they are edges.
+        `ends` looks up the ends of the rows if they are edges. `given_ids` gets the ids that the
+        load did not make.
         """
         self.entity = entity
         self._ends = ends
+        self._given_ids = given_ids
         self.rows = 0
         self._store = store
         self._at = at
@@ -92,6 +97,9 @@ class StreamedTable:
         self._listing.add(Op.INSERT, table.column(ID))
         if self._ends is not None:
             self._ends.add(table)
+        if self._given_ids is not None and (has_id is None or has_id.any()):
+            ids = table.select([ID])
+            self._given_ids.add(ids if has_id is None else without_made_ids(ids, has_id))
         self.rows += table.num_rows
         self._send(stored_columns(self.entity, table))
 
@@ -231,14 +239,16 @@ class RowStreams:
         snapshot: Snapshot,
         appended: Callable[[TableKey], bool],
         hold: Callable[[], IntentHold],
+        index: KeyIndex,
         nodes: StoredNodes,
         most_prepared: int = STREAMED_ROWS,
     ) -> None:
         """`appended` tells whether all rows of a type are new, and its table is the branch's own.
 
         A type is streamed if it has more than `most_prepared` rows. The ends of edges are looked up
-        in `nodes`.
+        in `nodes`, and ids are hashed for `index`.
         """
+        self._index = index
         self._nodes = nodes
         self._store = store
         self._snapshot = snapshot
@@ -285,10 +295,12 @@ class RowStreams:
         if self._hold is None:
             hold = self._hold_off()
             self._hold = hold.__enter__()
-        home = self._snapshot.pin(file.entity.table_key).at
         entity = file.entity
+        pin = self._snapshot.pin(entity.table_key)
         ends = EndLookup(entity, self._nodes) if isinstance(entity, EdgeType) else None
-        table = StreamedTable(entity, self._store, home, ids, ends)
+        # With stored rows, the checks need a set of the ids.
+        given = self._index.hash_ids(entity.table_key) if pin.row_count == 0 else None
+        table = StreamedTable(entity, self._store, pin.at, ids, ends, given)
         self._tables.append(table)
         file.close()
         names = placed_schema(file.entity).names
