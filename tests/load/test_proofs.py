@@ -48,7 +48,7 @@ def id_set(*columns: pa.ChunkedArray) -> IdHashes:
 
 
 def id_table(*columns: pa.ChunkedArray) -> IdTable:
-    found = IdTable.of(columns, sum(map(len, columns)), _FOLDER)
+    found = IdTable.of(columns, sum(map(len, columns)))
     assert found is not None
     return found
 
@@ -104,8 +104,8 @@ def test_compiled_loops_hash_as_numpy_does(values: list[str], skipped: int) -> N
 
 def test_a_table_refuses_more_ids_than_it_was_made_for() -> None:
     ids = pa.chunked_array([["a", "b", None]])
-    assert IdTable.of([ids], 2, _FOLDER) is not None
-    assert IdTable.of([ids], 1, _FOLDER) is None
+    assert IdTable.of([ids], 2) is not None
+    assert IdTable.of([ids], 1) is None
 
 
 def test_a_million_ids_are_proven_distinct() -> None:

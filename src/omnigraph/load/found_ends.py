@@ -8,7 +8,6 @@ one content epoch. If another writer changed the nodes since then, the ends are 
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -25,11 +24,10 @@ from omnigraph.values.identifiers import TableKey, node_table
 class StoredNodes:
     """The ids of the nodes that are stored when a load begins; they are read when edges come."""
 
-    def __init__(self, store: Store, snapshot: Snapshot, index: KeyIndex, folder: Path) -> None:
+    def __init__(self, store: Store, snapshot: Snapshot, index: KeyIndex) -> None:
         self._store = store
         self._snapshot = snapshot
         self._index = index
-        self._folder = folder
         self._tables: dict[TableKey, IdTable | None] = {}
         self._count = 0
 
@@ -57,7 +55,7 @@ class StoredNodes:
                 with suppress(SnapshotReclaimed):
                     stored = id_batches(self._store.open(pin.at))
                     ids = (pa.chunked_array([some]) for some in stored)
-                    table = IdTable.of(ids, pin.row_count, self._folder)
+                    table = IdTable.of(ids, pin.row_count)
                     self._count += pin.row_count
             self._tables[node] = table
         return self._tables[node]

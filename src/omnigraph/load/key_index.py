@@ -141,7 +141,7 @@ class KeyIndex:
         """The set of `count` ids; None if proofs cannot use them."""
         fits = IdTable.fits(count, self._memory_bytes)
         if fits and sum(map(self.input_count, self._numbers)) >= MANY_ROWS:
-            return IdTable.of(ids, count, self._folder)
+            return IdTable.of(ids, count)
         return IdHashes.of(ids, self._folder)
 
     def input_count(self, key: TableKey) -> int:

@@ -119,7 +119,7 @@ class LocalLoader:
 
         store = self.reader.store
         index = prepared.index
-        nodes = StoredNodes(store, snapshot, index, prepared.folder)
+        nodes = StoredNodes(store, snapshot, index)
         return RowStreams(store, snapshot, appended, hold, index, nodes, self.most_prepared)
 
     def _build(self, patches: PatchInput, options: LoadOptions) -> LoadBuild | PatchBuild:

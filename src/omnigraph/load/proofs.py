@@ -2,8 +2,8 @@
 
 False means only that the proof failed. The joins of `bulk_checks` then find the rows that break the
 rule, if any does. True is certain, with one exception: that every end of an edge is a node is shown
-by two independent hashes of 64 bits with random keys. A missing node passes both with a probability
-below 1e-20 for a billion nodes.
+by two independent hashes of 64 bits with random keys. A missing node passes with a probability
+below 1e-18, for any number of nodes.
 
 Columns come in chunks, so that they need not be in memory. The ids of a large load are in one hash
 table (`IdTable`), if it fits in memory. Else many hashes are kept in files (`IdHashes`), so that a
@@ -54,8 +54,8 @@ _TEXTS_PER_LOOP = 64 * 1024
 the processor."""
 _MOST_MISSING = 1_000_000
 """If more ends are not stored, the nodes are in the input, and the ends are looked up later."""
-_ID_BYTES = 24
-"""An id takes so much of a hash table, of which a third is free."""
+_ID_BYTES = 16
+"""An id takes so much of a hash table, of which half is free."""
 
 _TABLE_SHARE = 4
 """The hash tables of the ids of one type may take 1/4 of the memory limit."""
@@ -192,10 +192,6 @@ class IdSet(Protocol):
 
     are_distinct: bool
 
-    @property
-    def lanes(self) -> Sequence[HashRuns]:
-        """The hashes of all ids, once by each key of `_LANES`."""
-
     def has_none(self, chunks: Iterable[pa.ChunkedArray], folder: Path) -> bool:
         """Certain: no text of `chunks` is in the set."""
 
@@ -205,6 +201,7 @@ class IdHashes:
 
     def __init__(self, lanes: Sequence[HashRuns]) -> None:
         self.lanes = tuple(lanes)
+        """The hashes of all ids, once by each key of `_LANES`."""
         self.are_distinct = lanes[0].are_distinct()
 
     @classmethod
@@ -242,11 +239,10 @@ class IdHashes:
 class IdTable:
     """An `IdSet` in one hash table in memory, for many ids: the loops over it are compiled."""
 
-    def __init__(self, most: int, folder: Path) -> None:
+    def __init__(self, most: int) -> None:
         """For `most` ids."""
         self._room = most
-        self._slots = np.zeros((most * _ID_BYTES // (2 * _WORD) + 1, 2), np.uint64)
-        self._folder = folder
+        self._slots = np.zeros(most * _ID_BYTES // _WORD + 1, np.uint64)
         self.are_distinct = True
 
     @staticmethod
@@ -255,9 +251,9 @@ class IdTable:
         return count * _ID_BYTES * _TABLE_SHARE <= memory_bytes
 
     @classmethod
-    def of(cls, chunks: Iterable[pa.ChunkedArray], most: int, folder: Path) -> IdTable | None:
+    def of(cls, chunks: Iterable[pa.ChunkedArray], most: int) -> IdTable | None:
         """The set of these ids, without NULLs; None if there are more than `most`."""
-        found = cls(most, folder)
+        found = cls(most)
         return found if all(found._add(pairs) for pairs in hashed_twice(chunks)) else None
 
     def _add(self, pairs: Hashes) -> bool:
@@ -267,15 +263,6 @@ class IdTable:
         if _compiled().insert(self._slots, pairs):
             self.are_distinct = False
         return True
-
-    @property
-    def lanes(self) -> Sequence[HashRuns]:
-        found = tuple(HashRuns(self._folder) for _ in _LANES)
-        for start in range(0, len(self._slots), _ROWS_PER_PASS):
-            slots = self._slots[start : start + _ROWS_PER_PASS]
-            for number, lane in enumerate(found):
-                lane.add(slots[slots[:, 1] != 0, number])
-        return found
 
     def missing(self, pairs: Hashes) -> Hashes:
         """The pairs that are not in the set; the array of the given ones is used for them."""
@@ -328,9 +315,11 @@ class FoundEnds:
 def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet], folder: Path) -> bool:
     """Every text of `chunks` is in one of the sets. Many hashes are kept in files in `folder`."""
     tables = [ids for ids in known if isinstance(ids, IdTable)]
-    if len(tables) == len(known):
+    sets = [ids for ids in known if isinstance(ids, IdHashes)]
+    if not sets:
         return all(_all_in_tables(pairs, tables) for pairs in hashed_twice(chunks))
-    sets = [ids if isinstance(ids, IdHashes) else IdHashes(ids.lanes) for ids in known]
+    if tables:
+        return _all_in_ranges(_missing_lanes(chunks, tables, folder), sets)
     if not all(ids.is_held for ids in sets):
         return _all_in_ranges(_lanes_of(chunks, folder, _LANES), sets)
     lanes = [_sorted_lane(sets, lane) for lane in range(len(_LANES))]
@@ -345,10 +334,26 @@ def all_among(chunks: Iterable[pa.ChunkedArray], known: Sequence[IdSet], folder:
     return True
 
 
-def _all_in_tables(pairs: Hashes, known: Sequence[IdTable]) -> bool:
+def _missing(pairs: Hashes, known: Sequence[IdTable]) -> Hashes:
     for ids in known:
         pairs = ids.missing(pairs)
-    return len(pairs) == 0
+    return pairs
+
+
+def _all_in_tables(pairs: Hashes, known: Sequence[IdTable]) -> bool:
+    return len(_missing(pairs, known)) == 0
+
+
+def _missing_lanes(
+    chunks: Iterable[pa.ChunkedArray], known: Sequence[IdTable], folder: Path
+) -> tuple[HashRuns, ...]:
+    """The hashes by each key of the texts that are in none of the sets."""
+    lanes = tuple(HashRuns(folder) for _ in _LANES)
+    for pairs in hashed_twice(chunks):
+        missing = _missing(pairs, known)
+        for number, lane in enumerate(lanes):
+            lane.add(missing[:, number].copy())
+    return lanes
 
 
 @functools.cache
