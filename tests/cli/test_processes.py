@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -106,6 +107,15 @@ def test_a_reader_that_goes_away_is_no_trouble(many: str, format: str) -> None:
         assert child.wait(60) == 141
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell starts its background jobs with SIGINT ignored, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_with_130_and_no_traceback(many: str) -> None:
     command = [*CLI, "query", "-q", "-", "--store", many]
     with subprocess.Popen(
@@ -120,6 +130,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(many: str) -> None:
         assert "Traceback" not in child.stderr.read()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_the_middle_of_a_load_leaves_nothing(many: str, tmp_path: Path) -> None:
     data = tmp_path / "more.ndjson"
     data.write_text('{"type": "P", "data": {"name": "new"}}\n')
