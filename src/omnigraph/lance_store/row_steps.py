@@ -15,10 +15,10 @@ transaction of the first one, so every writer that conflicts with that one confl
 from __future__ import annotations
 
 import secrets
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 from lance.fragment import DeletionFile
 
@@ -33,20 +33,17 @@ from omnigraph.lance_store.objects.protobuf import (
     number_in,
 )
 from omnigraph.lance_store.reads.recent_fragments import remember_successor
+from omnigraph.lance_store.staging.deletion_files import bitmap_of
 from omnigraph.lance_store.staging.stage import RowEdit, stage_update, write_edit
 from omnigraph.lance_store.store import Dataset, DatasetVersion, Store, lineage_folder
 
 MOST_ROWS = 4096
-"""A deletion file of more rows has another form."""
+"""Each version has a deletion file of its own, so a fragment of more rows would need much space."""
 
 # Numbers of fields in messages of Lance.
 _FRAGMENT, _VERSION, _MAX_FRAGMENT_ID = 2, 3, 11
 _ID, _DELETION_FILE = 1, 3
 _DELETION_ID, _DELETED_ROWS = 3, 4
-
-# A roaring bitmap with one container that lists its values.
-_BITMAP = struct.Struct("<IIHHI")
-_NO_RUNS, _CONTAINERS = 12346, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +145,8 @@ class _HiddenRows:
         )
 
     def _bitmap(self, step: int) -> bytes:
-        """The offsets of the hidden rows, as a roaring bitmap."""
-        offsets = range(self.steps.shown[step], self.steps.rows.num_rows)
-        head = _BITMAP.pack(_NO_RUNS, _CONTAINERS, 0, len(offsets) - 1, _BITMAP.size)
-        return head + struct.pack(f"<{len(offsets)}H", *offsets)
+        shown, rows = self.steps.shown[step], self.steps.rows.num_rows
+        return bitmap_of(np.arange(shown, rows, dtype=np.uint64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
-from lance.fragment import write_fragments
+from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.lance_store.blobs import to_lance_rows
 from omnigraph.lance_store.objects.storage_errors import storage_errors
 from omnigraph.lance_store.reads.recent_fragments import remember_written
 from omnigraph.lance_store.reads.row_lookup import ROW_ADDRESS, addresses_by_fragment
-from omnigraph.lance_store.store import Dataset, DatasetVersion, Store
+from omnigraph.lance_store.staging.deletion_files import delete_rows
+from omnigraph.lance_store.store import DatasetVersion, Store
 
 ROWS_PER_FILE = 1024 * 1024
 
@@ -108,7 +109,7 @@ def stage_update(
     dataset = store.open(at)
     removed = sum(len(column) for column in gone)
     with storage_errors(f"staging {at.location}"):
-        touched, emptied = _delete_addresses(dataset, gone)
+        touched, emptied = _delete_addresses(store, at, gone)
         if replaced is not None:
             emptied.append(replaced)
             removed += dataset.get_fragment(replaced).count_rows()
@@ -159,20 +160,13 @@ def drop_preview(store: Store, preview: DatasetVersion) -> None:
     store.forget_detached(preview, preview.version)
 
 
-def _delete_addresses(dataset: Dataset, columns: list[Any]) -> tuple[list[Any], list[int]]:
+def _delete_addresses(
+    store: Store, at: DatasetVersion, columns: list[Any]
+) -> tuple[list[FragmentMetadata], list[int]]:
     """(fragments with a new deletion file, ids of fragments left without a row)."""
     if not columns:
         return [], []
-    touched, emptied = [], []
     addresses = pa.chunked_array(
         [chunk for column in columns for chunk in column.chunks], type=pa.uint64()
     )
-    for fragment_id, offsets in addresses_by_fragment(addresses):
-        fragment = dataset.get_fragment(fragment_id)
-        is_emptied = len(offsets) == fragment.count_rows()
-        metadata = None if is_emptied else fragment.delete_rows(offsets.tolist())
-        if metadata is None:
-            emptied.append(fragment_id)
-        else:
-            touched.append(metadata)
-    return touched, emptied
+    return delete_rows(store, at, addresses_by_fragment(addresses))
