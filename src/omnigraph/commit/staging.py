@@ -312,14 +312,21 @@ class _SplitUpserts:
 def _split_upserts(stored: pa.Table | None, upserts: pa.Table | None) -> _SplitUpserts:
     if upserts is None or stored is None:
         return _SplitUpserts(additions=upserts)
+    if stored.column("id").equals(upserts.column("id")):
+        return _that_differ(stored, upserts, None)
     position = pc.index_in(upserts.column("id"), value_set=stored.column("id").combine_chunks())
     exists = position.is_valid()
     additions = upserts.filter(pc.invert(exists))
-    rewrites = upserts.filter(exists)
-    replaced = stored.take(position.drop_null())
-    # An upsert with the stored values changes nothing.
-    differs = pa.array(differing_rows(replaced, rewrites))
-    return _SplitUpserts(replaced.filter(differs), rewrites.filter(differs), additions)
+    return _that_differ(stored.take(position.drop_null()), upserts.filter(exists), additions)
+
+
+def _that_differ(stored: pa.Table, rewrites: pa.Table, additions: pa.Table | None) -> _SplitUpserts:
+    """An upsert with the stored values changes nothing."""
+    mask = differing_rows(stored, rewrites)
+    if mask.all():
+        return _SplitUpserts(stored, rewrites, additions)
+    differs = pa.array(mask)
+    return _SplitUpserts(stored.filter(differs), rewrites.filter(differs), additions)
 
 
 def _refuse_existing(pin: TablePin, inserts: pa.Table, stored: pa.Table) -> None:

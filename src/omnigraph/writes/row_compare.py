@@ -14,6 +14,8 @@ def differing_rows(stored: pa.Table, written: pa.Table) -> Mask:
     """Row by row: some column of `written` has another value than the same row of `stored`."""
     differs = np.zeros(written.num_rows, dtype=bool)
     for name in written.column_names:
+        if differs.all():
+            break
         differs |= differing_values(stored.column(name), written.column(name))
     return differs
 

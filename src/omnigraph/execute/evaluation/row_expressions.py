@@ -41,7 +41,10 @@ class RowExpression:
         return evaluator.mask(self.expression, _frame_of(rows, self.columns))
 
     def true_rows(self, rows: pa.Table, evaluator: Evaluator) -> pa.Table:
-        return rows.filter(pa.array(self.mask(rows, evaluator))) if rows.num_rows else rows
+        if rows.num_rows == 0:
+            return rows
+        mask = self.mask(rows, evaluator)
+        return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 # By identity. An entry holds its expression, so that no other object gets the identity meanwhile.
