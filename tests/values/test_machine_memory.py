@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +67,27 @@ def test_defaults_follow_the_machine(
         load,
     )
     assert ReadSettings(memory_bytes=5).memory_bytes == 5
+
+
+BLOCKS = """
+import resource
+from omnigraph.values.machine_memory import keep_freed_blocks
+import numpy as np
+
+def new_pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.empty(4 << 20, np.uint8)[::4096] = 1
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+keep_freed_blocks()
+print(new_pages(), new_pages())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep blocks")
+def test_a_freed_block_is_used_again_without_new_pages() -> None:
+    """Without `keep_freed_blocks` both blocks would have about 1,024 new pages."""
+    run = subprocess.run([sys.executable, "-c", BLOCKS], capture_output=True, text=True, check=True)
+    first, second = map(int, run.stdout.split())
+    assert first > 500
+    assert second < 100

@@ -1,4 +1,7 @@
-"""The memory that this process may use: that of the machine, or of its container if less."""
+"""The memory that this process may use: that of the machine, or of its container if less.
+
+`keep_freed_blocks` makes the allocator use memory again that large work has freed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ _ASSUMED = 8 * 1024**3
 
 _LEAST_SHARE = 64 * 1024**2
 
+_LARGEST_KEPT = 20 * 1024**2
+"""Bytes. Lance writes pages of up to 16 MiB."""
+
 
 @cache
 def machine_memory() -> int:
@@ -23,6 +29,18 @@ def machine_memory() -> int:
 def memory_share(part: int, most: int) -> int:
     """One `part`-th of the memory, `most` at most."""
     return max(_LEAST_SHARE, min(most, machine_memory() // part))
+
+
+@cache
+def keep_freed_blocks() -> None:
+    """Let the allocator of C keep freed blocks of some MiB for the next block of this size.
+
+    Large writes take and free such blocks all the time. If each of them comes from the kernel, its
+    pages are made and cleared again, which costs a quarter of the CPU of a write. glibc keeps a
+    block if a larger one has been freed before, so a large one is taken and freed here. It is not
+    touched, so it takes no memory. Other allocators are not changed by it.
+    """
+    bytes(_LARGEST_KEPT)
 
 
 def _installed() -> int:

@@ -33,6 +33,7 @@ from omnigraph.lance_store.store import (
     VersionAddress,
     lineage_folder,
 )
+from omnigraph.values.machine_memory import keep_freed_blocks
 
 # Ids for one pass over the id column, which bounds the size of its hash table.
 _IDS_PER_PASS = 1_000_000
@@ -65,6 +66,7 @@ def write_stream(dataset: Dataset, tables: Iterable[pa.Table]) -> tuple[str, ...
 
     A thread of Lance asks for the next table. An error of `tables` reaches the caller as it is.
     """
+    keep_freed_blocks()
     failed: list[BaseException] = []
     pieces = (to_lance_rows(table) for table in tables if table.num_rows)
     first = next(pieces, None)
