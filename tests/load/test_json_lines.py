@@ -6,13 +6,17 @@ import json
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.load.json_columns import typed_column
 from omnigraph.load.json_lines import JsonLines
 from omnigraph.load.parsed_rows import BlobBases, ParsedBlock, ParsedRows
 from omnigraph.schema.build import catalog_from_text
+from omnigraph.values.scalars import ScalarKind, ScalarType
+from omnigraph.values.temporal import parse_date, parse_moment
 
 CATALOG = catalog_from_text(
     """
@@ -248,3 +252,46 @@ def test_a_null_id_is_no_id() -> None:
     assert_same(
         b'{"type":"T","data":{"id":null}}\n{"edge":"E","from":"a","to":"b","data":{"id":null}}'
     )
+
+
+TIMES = [
+    "2024-02-29",
+    "2024-02-29T03:04:05Z",
+    "2024-02-29 03:04:05.1Z",
+    "2024-02-29T03:04:05.123456Z",
+    "2024-02-29T03:04:05.123+01:30",
+    "2024-02-29T03:04Z",
+]
+PLACES = st.integers(0, max(map(len, TIMES)))
+CHANGES = st.lists(
+    st.tuples(PLACES, st.booleans(), st.sampled_from([*"0123456789-+:.,TZz /e", ""]))
+)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.sampled_from(TIMES), CHANGES)
+def test_a_time_that_is_read_at_once_is_what_the_slow_reader_reads(
+    text: str, changes: list[tuple[int, bool, str]]
+) -> None:
+    """The shape of the text is not compared with a pattern if Arrow's cast implies it."""
+    for place, replaces, character in changes[:3]:
+        text = text[:place] + character + text[place + replaces :]
+    moment = parse_moment(text)
+    wanted = {
+        ScalarKind.DATE: parse_date(text),
+        ScalarKind.DATETIME: moment and moment.replace(tzinfo=None),
+    }
+    for kind, value in wanted.items():
+        column, doubtful = typed_column(ScalarType(kind), pa.array([text, None]))
+        assert doubtful is not None or value is not None
+        assert column.to_pylist() == [value if doubtful is None else None, None]
+
+
+def test_one_strange_time_does_not_make_all_others_doubtful() -> None:
+    texts = pa.array(["2024-02-29T03:04:05Z", None, "2024-02-29X03:04:05Z", "soon"])
+    _, doubtful = typed_column(ScalarType(ScalarKind.DATETIME), texts)
+    assert doubtful is not None
+    assert doubtful.tolist() == [False, False, True, True]
+    days, doubtful = typed_column(ScalarType(ScalarKind.DATE), pa.array(["2024-02-29", "2024-2-9"]))
+    assert doubtful is not None
+    assert (days.null_count, doubtful.tolist()) == (1, [False, True])
