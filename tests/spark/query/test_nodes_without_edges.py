@@ -30,6 +30,7 @@ PATTERNS = [
     (True, "$p: Person not { $p owns $_ }"),
     (True, "$p: Person not { $p likes $_ }"),
     (True, "$p: Pet not { $_ owns $p }"),
+    (True, "$p: Person not { $p knows $_ } not { $p owns $_ }"),
     (False, "$p: Person not { $p knows $p }"),
     (False, "$p: Person $p.age > 20 not { $p knows $_ }"),
     (False, "$p: Person not { $p knows $f $f.age > 20 }"),
@@ -70,10 +71,27 @@ def test_it_finds_what_the_local_engine_finds(
     graph: Graph, pattern: str, without_rows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = []
-    made = expand.nodes_without
-    monkeypatch.setattr(expand, "nodes_without", lambda *args: called.append(1) or made(*args))
+    for name in ("nodes_without", "different_starts"):
+        made = getattr(expand, name)
+        monkeypatch.setattr(expand, name, lambda *args, f=made: called.append(1) or f(*args))
     assert count(graph, pattern, "spark") == count(graph, pattern, "local")
     assert bool(called) == without_rows
+
+
+@pytest.mark.parametrize("rows", ["count(*) as n", "count($p) as n, count(distinct $p) as m"])
+@pytest.mark.parametrize("one_task", [True, False])
+def test_nodes_are_counted_without_reading_them(
+    graph: Graph, rows: str, one_task: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expand, "nodes_without", None)
+    if not one_task:
+        monkeypatch.setattr("omnigraph.spark.query.edge_counts._ROWS_PER_PART", 2)
+    for _, pattern in PATTERNS[:5]:
+        text = f"query q() {{ match {{ {pattern} }} return {{ {rows} }} }}"
+        found, expected = (
+            graph.query(text, engine=engine).to_pylist() for engine in ("spark", "local")
+        )
+        assert found == expected
 
 
 def test_deleted_rows_and_older_states_count_as_they_are(graph: Graph) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from omnigraph.catalog.model import ID, Catalog
+from omnigraph.execute.evaluation.arrow_functions import as_arrow_type
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Aggregate, OrderBy
 from omnigraph.spark.query.answers import output_type
 from omnigraph.spark.query.expressions import Expressions
-from omnigraph.spark.query.rows import Output, SparkColumn, SparkRows
+from omnigraph.spark.query.rows import Frame, Output, SparkColumn, SparkRows
+from omnigraph.spark.query.scan_groups import GroupValue, ScanGroups
 from omnigraph.spark.query.spark_values import WIDE, as_spark_type, fitted
 from omnigraph.values.scalars import INTEGER_KINDS, ScalarKind, ScalarType
 
@@ -143,3 +146,86 @@ _FUNCTIONS: dict[str, Callable[[_AggregateInput], Any]] = {
     "max": lambda values: F.max(values.value),
     "collect": _collect,
 }
+
+
+# Aggregates of groups that the tasks of a scan have made already.
+
+# Arrow and Spark agree about which of these values are equal and which is less.
+_KEY_KINDS = INTEGER_KINDS | {ScalarKind.STRING, ScalarKind.BOOL, ScalarKind.DATE}
+# Arrow does not notice an overflow. The sum of the rows of a task fits 64 bits with these.
+_SUMMED_KINDS = frozenset({ScalarKind.I32, ScalarKind.U32})
+_COUNT_ROWS = GroupValue("count_all", None)
+
+
+def groups_of(op: Aggregate, node: ex.Variable) -> ScanGroups | None:
+    """The groups that tasks can make of the nodes of one type; None if Spark must make them."""
+    keys = [_stored_name(column.value, node, _KEY_KINDS) for column in op.keys]
+    values = [_group_values(_call(column.value), node) for column in op.aggregates]
+    names = [name for name in keys if name is not None]
+    found = [each for parts in values if parts is not None for each in parts]
+    reads_columns = names or any(each.column is not None for each in found)
+    if len(names) < len(keys) or None in values or not values or not reads_columns:
+        return None
+    return ScanGroups(tuple(names), tuple(dict.fromkeys(found)))
+
+
+def _group_values(call: ex.AggregateCall, node: ex.Variable) -> list[GroupValue] | None:
+    match call:
+        case ex.AggregateCall("count", None):
+            return [_COUNT_ROWS]
+        case ex.AggregateCall("count", ex.Whole(variable)) if variable == node:
+            # Nodes of a scan are never NULL, and each comes once.
+            return [_COUNT_ROWS]
+        case ex.AggregateCall("count", operand, False):
+            name = _stored_name(operand, node, _KEY_KINDS)
+            return None if name is None else [GroupValue("count", name)]
+        case ex.AggregateCall("sum" | "avg", operand, False):
+            name = _stored_name(operand, node, _SUMMED_KINDS)
+            return None if name is None else [GroupValue("sum", name), GroupValue("count", name)]
+        case ex.AggregateCall("min" | "max" as function, operand, _):
+            name = _stored_name(operand, node, INTEGER_KINDS)
+            return None if name is None else [GroupValue(function, name)]
+        case _:
+            return None
+
+
+def _stored_name(value: Any, node: ex.Variable, kinds: frozenset[ScalarKind]) -> str | None:
+    """The stored column that an expression is, if its type is one of these."""
+    match value:
+        case ex.PropertyOf(variable, name, ScalarType(kind)) if variable == node and kind in kinds:
+            return None if name == ID else name
+        case _:
+            return None
+
+
+def combine(op: Aggregate, groups: ScanGroups, frame: Frame, catalog: Catalog) -> SparkRows:
+    """One row for each group of the tasks, with the aggregates that the query names."""
+    column = {value: F.col(f"p{number}") for number, value in enumerate(groups.values)}
+    keys = {f"k{n}": c for n, c in enumerate(op.keys)}
+    calls = {f"a{n}": c for n, c in enumerate(op.aggregates)}
+    made = [
+        _combined(_call(c.value), column).cast(as_spark_type(c.value.type)).alias(name)
+        for name, c in calls.items()
+    ]
+    grouped = frame.groupBy(*(F.col(f"g{n}").alias(key) for n, key in enumerate(keys)))
+    outputs = {
+        c.name: Output(name, as_arrow_type(c.value.type))
+        for name, c in (*keys.items(), *calls.items())
+    }
+    return SparkRows(grouped.agg(*made), outputs=outputs, at_most=None if keys else 1)
+
+
+def _combined(call: ex.AggregateCall, column: dict[GroupValue, SparkColumn]) -> SparkColumn:
+    operand = call.operand
+    name = operand.property if isinstance(operand, ex.PropertyOf) else None
+    if call.function in ("min", "max"):
+        values = column[GroupValue(call.function, name)]
+        return F.min(values) if call.function == "min" else F.max(values)
+    counted = column[_COUNT_ROWS if name is None else GroupValue("count", name)]
+    many = F.coalesce(F.sum(counted), F.lit(0).cast("bigint"))
+    if call.function == "count":
+        return many
+    total = F.sum(column[GroupValue("sum", name)].cast(WIDE))
+    if call.function == "sum":
+        return fitted(total, ScalarKind.I64)
+    return F.when(many > 0, total.cast("double") / many)

@@ -80,6 +80,12 @@ def nodes_without(tables: GraphTables, node: NodeType, hop: CountedHop, name: st
     return _by_parts(tables, read, unmatched_parts(name), f"{name} bigint not null")
 
 
+def different_starts(tables: GraphTables, hop: CountedHop, name: str) -> Any:
+    """A DataFrame of numbers whose sum is how many nodes have an edge of the hop."""
+    read = {hop.edge.table_key: [_Ends(0, (hop.start,))]}
+    return _by_parts(tables, read, count_starts(name), f"{name} bigint not null")
+
+
 def _by_parts(
     tables: GraphTables,
     wanted: Mapping[TableKey, Sequence[_Ends]],
@@ -89,15 +95,31 @@ def _by_parts(
     """What `find`, a function for `mapInArrow`, gives for the hashes of each part of the nodes."""
     pins = [tables.snapshot.pin(key) for key in wanted]
     parts = 1 + max(pin.row_count for pin in pins) // _ROWS_PER_PART
-    frames = []
+    session = tables.sessions.session
+    splits = []
     for pin in pins:
         tasks = fragment_groups(tables.store, pin.at)
         split = split_tasks(tables.store.address(pin.at), tasks, tuple(wanted[pin.key]), parts)
         if tasks:
-            frames.append(task_frame(tables.sessions.session, len(tasks), split, _SPLIT_FIELDS))
-    if not frames:
+            splits.append((len(tasks), split))
+    if not splits:
         return tables.empty(schema)
+    if parts == 1 and [count for count, _ in splits] == [1]:
+        # Spark then knows that there is one task, and shuffles nothing.
+        return task_frame(session, 1, _in_turn(splits[0][1], find), schema).coalesce(1)
+    frames = [task_frame(session, count, split, _SPLIT_FIELDS) for count, split in splits]
     return tables.union(frames).repartitionById(parts, "part").mapInArrow(find, schema)
+
+
+def _in_turn(
+    first: Callable[[Batches], Batches], second: Callable[[Batches], Batches]
+) -> Callable[[Batches], Batches]:
+    """Two functions for `mapInArrow` as one."""
+
+    def run(batches: Batches) -> Batches:
+        yield from second(first(batches))
+
+    return run
 
 
 def split_tasks(
@@ -171,6 +193,18 @@ def unmatched_parts(node: str) -> Callable[[Batches], Batches]:
         found[found == len(starts)] = 0
         alone = nodes[starts[found] != nodes] if len(starts) else nodes
         yield from pa.table({node: alone}).to_batches(max_chunksize=_ROWS_PER_BATCH)
+
+    return run
+
+
+def count_starts(name: str) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow` over parts: how many different starts a part has."""
+
+    def run(batches: Batches) -> Batches:
+        ((starts, _),) = _hashes_by_hop(batches, 1)
+        starts = np.sort(starts)
+        different = np.count_nonzero(starts[1:] != starts[:-1]) + min(len(starts), 1)
+        yield pa.record_batch({name: pa.array([different], pa.int64())})
 
     return run
 

@@ -16,11 +16,17 @@ from omnigraph.execute.traversal.paths import HOP_CEILING, too_deep
 from omnigraph.ir import expressions as ex
 from omnigraph.ir.reads import Expand, ExpandMode, HopRange
 from omnigraph.ir.storage_conditions import conditions_of
-from omnigraph.spark.query.edge_counts import edge_counts, nodes_without
+from omnigraph.spark.query.edge_counts import (
+    CountedHop,
+    different_starts,
+    edge_counts,
+    nodes_without,
+)
 from omnigraph.spark.query.edge_pairs import EdgePairs, End, Pairs
 from omnigraph.spark.query.graph_tables import Compilation, GraphTables
 from omnigraph.spark.query.rows import EntityColumns, Frame, SparkColumn, SparkRows
 from omnigraph.values.conditions import Condition
+from omnigraph.values.identifiers import node_table
 
 NextLevel = Callable[[Frame], Frame]
 
@@ -73,12 +79,33 @@ def weigh(hops: Sequence[Expand], rows: SparkRows, compilation: Compilation) -> 
 
 def without_edges(hop: Expand, node: ex.Variable, tables: GraphTables) -> Frame | None:
     """The nodes that have no edge of a hop; None where this needs rows of edges."""
+    counted = _edges_from(hop, node, tables)
+    if counted is None:
+        return None
+    entity = tables.snapshot.catalog.node_types[node.types[0]]
+    return nodes_without(tables, entity, counted, tables.naming(node).id)
+
+
+def count_without_edges(
+    hop: Expand, node: ex.Variable, tables: GraphTables, name: str
+) -> Frame | None:
+    """How many nodes have no edge of a hop, as one row; None where this needs rows of edges.
+
+    Every start of an edge is a node. So the others are counted, and no node is read.
+    """
+    counted = _edges_from(hop, node, tables)
+    if counted is None:
+        return None
+    nodes = tables.rows_of([node_table(node.types[0])])
+    started = F.coalesce(F.sum(name), F.lit(0))
+    starts = different_starts(tables, counted, name)
+    return starts.agg((F.lit(nodes).cast("bigint") - started).alias(name))
+
+
+def _edges_from(hop: Expand, node: ex.Variable, tables: GraphTables) -> CountedHop | None:
     bound = tables.naming(node)
     counted = EdgePairs(tables, hop.steps).counted(bound.types, hop.target.types)
-    if counted is None or bound.type is not None:
-        return None
-    entity = tables.snapshot.catalog.node_types[bound.types[0]]
-    return nodes_without(tables, entity, counted, bound.id)
+    return counted if bound.type is None else None
 
 
 def _degrees(hops: Sequence[Expand], source: EntityColumns, tables: GraphTables) -> Iterator[Pairs]:

@@ -39,6 +39,7 @@ from omnigraph.spark.query.best_rows import BestRows
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.hashed_keys import with_hashes
 from omnigraph.spark.query.rows import EntityColumns, Frame, NeededColumns
+from omnigraph.spark.query.scan_groups import ScanGroups
 from omnigraph.spark.query.sessions import QuerySession
 from omnigraph.values.conditions import Condition
 from omnigraph.values.identifiers import TableKey
@@ -142,6 +143,29 @@ class GraphTables:
             nodes = self.table(node, [ID], ()).select(F.col(ID).alias(f"{column}_in_scope"))
             found = found.join(nodes, F.col(column) == F.col(f"{column}_in_scope"), "left_semi")
         return found if read == wanted else found.select(*wanted)
+
+    def grouped(self, entity: EntityType, groups: ScanGroups) -> Frame:
+        """The groups of all nodes of a type, some of them several times."""
+        pin = self.snapshot.pin(entity.table_key)
+        require_columns(self.store, self.snapshot, pin)
+        rule = self._rule(entity)
+        columns, tested = _to_read(groups.columns, (), rule)
+        schema = _schema_of_groups(groups, spark_schema(entity))
+        tasks = fragment_groups(self.store, pin.at, _ROWS_PER_TASK)
+        if not tasks:
+            return self.empty(schema)
+        read = read_tasks(
+            target=self.store.address(pin.at),
+            columns=tuple(columns),
+            conditions=tested,
+            rule=rule,
+            tasks=tasks,
+            wanted=spark_arrow_schema(schema),
+            groups=groups,
+        )
+        found = task_frame(self.sessions.session, len(tasks), read, schema)
+        # Spark then knows that the groups are in one task, and shuffles and sorts nothing.
+        return found.coalesce(1) if len(tasks) == 1 else found
 
     def _ends_with_rules(self, entity: EntityType) -> dict[str, EntityType]:
         """The columns of an edge type whose nodes have a rule about rows."""
@@ -253,6 +277,7 @@ def read_tasks(
     rule: TableRule | None = None,
     hashed: tuple[str, ...] = (),
     best: BestRows | None = None,
+    groups: ScanGroups | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow` over task numbers; `tasks` lists the fragments of each.
 
@@ -267,6 +292,8 @@ def read_tasks(
                 found = read_fragments(target, tasks[number], columns, conditions)
                 if rule is not None:
                     found = map(rule.keep, found)
+                if groups is not None:
+                    found = groups.of(found)
                 for table in found if best is None else best.among(found):
                     rows = table if make_hashes is None else make_hashes(table)
                     yield from to_spark_batches(rows, wanted)
@@ -281,6 +308,23 @@ def _to_read(
     if rule is None:
         return list(names), conditions
     return list(dict.fromkeys((*names, *rule.columns))), (*conditions, *rule.conditions)
+
+
+def _schema_of_groups(groups: ScanGroups, stored: Any) -> Any:
+    keys = [
+        spark.StructField(f"g{number}", stored[name].dataType, stored[name].nullable)
+        for number, name in enumerate(groups.keys)
+    ]
+    values = [
+        spark.StructField(
+            f"p{number}",
+            stored[value.column].dataType
+            if value.column is not None and value.function in ("min", "max")
+            else spark.LongType(),
+        )
+        for number, value in enumerate(groups.values)
+    ]
+    return spark.StructType([*keys, *values])
 
 
 def _hashed(field: Any) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from omnigraph.errors import EngineCannot, InvalidArgument
@@ -16,11 +17,12 @@ from omnigraph.ir import reads
 from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.plan.analysis import shared_with
 from omnigraph.plan.physical import DistinctOn, Find, Follow, LookUp, Weigh
-from omnigraph.spark.query.aggregates import aggregate
+from omnigraph.spark.query.aggregates import aggregate, combine, groups_of
 from omnigraph.spark.query.answers import output_type
 from omnigraph.spark.query.best_rows import BestRows
 from omnigraph.spark.query.expand import (
     broadcast_if_few,
+    count_without_edges,
     expand,
     has_few_rows,
     weigh,
@@ -35,6 +37,7 @@ from omnigraph.values.scalars import ScalarKind, ScalarType
 # The largest offset and limit that Spark takes.
 _LARGEST = 2**31 - 1
 _MATCHED = "matched"
+_COUNT = "count"
 # A limit above this is not known to the tasks that read rows: they would sort too much.
 _MOST_BEST = 10_000
 
@@ -205,7 +208,48 @@ def _distinct(op: reads.Distinct, start: SparkRows, compilation: Compilation) ->
 def _aggregate(op: reads.Aggregate, start: SparkRows, compilation: Compilation) -> SparkRows:
     # An order below is skipped, because only `collect` needs it and sorts by the ties itself.
     below = op.input.input if isinstance(op.input, reads.OrderBy) else op.input
+    if start.is_unit and not compilation.tables.in_one_task:
+        found = _grouped_scan(op, below, compilation) or _count_alone(op, below, start, compilation)
+        if found is not None:
+            return found
     return aggregate(op, _run(below, start, compilation), compilation.expressions)
+
+
+def _grouped_scan(op: reads.Aggregate, below: Any, compilation: Compilation) -> SparkRows | None:
+    """The aggregates of all nodes of a type, grouped where they are read; None for other ones."""
+    tables = compilation.tables
+    match below:
+        case reads.NodeScan(reads.Rows(), ex.Variable(types=(name,)) as node) if not tables.best:
+            groups = groups_of(op, node)
+        case _:
+            return None
+    if groups is None:
+        return None
+    frame = tables.grouped(tables.snapshot.catalog.node_types[name], groups)
+    return combine(op, groups, frame, compilation.expressions.catalog)
+
+
+def _count_alone(
+    op: reads.Aggregate, below: Any, start: SparkRows, compilation: Compilation
+) -> SparkRows | None:
+    """The number of nodes without an edge of one type; None for another aggregate."""
+    hop = _hop_of_nodes_alone(below, start, compilation)
+    if hop is None or op.keys or not op.aggregates:
+        return None
+    for column in op.aggregates:
+        match column.value:
+            case ex.AggregateCall("count", None):
+                continue
+            case ex.AggregateCall("count", ex.Whole(node)) if node == hop.source:
+                continue
+            case _:
+                return None
+    frame = count_without_edges(hop, hop.source, compilation.tables, _COUNT)
+    if frame is None:
+        return None
+    return SparkRows(
+        frame, outputs={c.name: Output(_COUNT, pa.int64()) for c in op.aggregates}, at_most=1
+    )
 
 
 def _order(op: reads.OrderBy, start: SparkRows, compilation: Compilation) -> SparkRows:
@@ -334,17 +378,25 @@ def _nodes_alone(
     op: reads.AntiJoin, start: SparkRows, compilation: Compilation
 ) -> SparkRows | None:
     """Every node without an edge of one type, found without rows; None for another anti-join."""
+    hop, tables = _hop_of_nodes_alone(op, start, compilation), compilation.tables
+    if hop is None:
+        return None
+    node = hop.source
+    found = without_edges(hop, node, tables)
+    if found is None:
+        return None
+    return replace(start.bind(node, tables.naming(node), found), at_most=None)
+
+
+def _hop_of_nodes_alone(op: Any, start: SparkRows, compilation: Compilation) -> reads.Expand | None:
+    """The hop of an anti-join of all nodes with edges of which no row is needed."""
     match op:
         case reads.AntiJoin(
             reads.NodeScan(reads.Rows(), node), reads.Expand(reads.Rows(), source) as hop
         ) if start.is_unit and source == node and not hop.target_bound:
-            tables = compilation.tables
+            return hop if _edges_suffice(hop, compilation) else None
         case _:
             return None
-    found = without_edges(hop, node, tables) if _edges_suffice(hop, compilation) else None
-    if found is None:
-        return None
-    return replace(start.bind(node, tables.naming(node), found), at_most=None)
 
 
 def _semi_join(op: reads.SemiJoin, start: SparkRows, compilation: Compilation) -> SparkRows:
