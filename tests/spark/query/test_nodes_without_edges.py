@@ -71,7 +71,7 @@ def test_it_finds_what_the_local_engine_finds(
     graph: Graph, pattern: str, without_rows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = []
-    for name in ("nodes_without", "different_starts"):
+    for name in ("nodes_without", "without_starts"):
         made = getattr(expand, name)
         monkeypatch.setattr(expand, name, lambda *args, f=made: called.append(1) or f(*args))
     assert count(graph, pattern, "spark") == count(graph, pattern, "local")

@@ -8,7 +8,7 @@ node of their part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -80,10 +80,15 @@ def nodes_without(tables: GraphTables, node: NodeType, hop: CountedHop, name: st
     return _by_parts(tables, read, unmatched_parts(name), f"{name} bigint not null")
 
 
-def different_starts(tables: GraphTables, hop: CountedHop, name: str) -> Any:
-    """A DataFrame of numbers whose sum is how many nodes have an edge of the hop."""
+def without_starts(tables: GraphTables, nodes: int, hop: CountedHop, name: str) -> tuple[Any, int]:
+    """A DataFrame of numbers, and what their sum lacks to be the nodes without an edge of the hop.
+
+    If it lacks nothing, there is one number.
+    """
     read = {hop.edge.table_key: [_Ends(0, (hop.start,))]}
-    return _by_parts(tables, read, count_starts(name), f"{name} bigint not null")
+    is_one = tables.rows_of(read) > 0 and _parts(tables, read) == 1
+    count = count_without_starts(name, nodes if is_one else 0)
+    return _by_parts(tables, read, count, f"{name} bigint not null"), 0 if is_one else nodes
 
 
 def _by_parts(
@@ -94,7 +99,7 @@ def _by_parts(
 ) -> Any:
     """What `find`, a function for `mapInArrow`, gives for the hashes of each part of the nodes."""
     pins = [tables.snapshot.pin(key) for key in wanted]
-    parts = 1 + max(pin.row_count for pin in pins) // _ROWS_PER_PART
+    parts = _parts(tables, wanted)
     session = tables.sessions.session
     splits = []
     for pin in pins:
@@ -109,6 +114,10 @@ def _by_parts(
         return task_frame(session, 1, _in_turn(splits[0][1], find), schema).coalesce(1)
     frames = [task_frame(session, count, split, _SPLIT_FIELDS) for count, split in splits]
     return tables.union(frames).repartitionById(parts, "part").mapInArrow(find, schema)
+
+
+def _parts(tables: GraphTables, wanted: Iterable[TableKey]) -> int:
+    return 1 + max(tables.rows_of([key]) for key in wanted) // _ROWS_PER_PART
 
 
 def _in_turn(
@@ -197,14 +206,14 @@ def unmatched_parts(node: str) -> Callable[[Batches], Batches]:
     return run
 
 
-def count_starts(name: str) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow` over parts: how many different starts a part has."""
+def count_without_starts(name: str, nodes: int) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow` over parts: a number of nodes less the starts of a part."""
 
     def run(batches: Batches) -> Batches:
         ((starts, _),) = _hashes_by_hop(batches, 1)
         starts = np.sort(starts)
         different = np.count_nonzero(starts[1:] != starts[:-1]) + min(len(starts), 1)
-        yield pa.record_batch({name: pa.array([different], pa.int64())})
+        yield pa.record_batch({name: pa.array([nodes - different], pa.int64())})
 
     return run
 

@@ -18,9 +18,9 @@ from omnigraph.ir.reads import Expand, ExpandMode, HopRange
 from omnigraph.ir.storage_conditions import conditions_of
 from omnigraph.spark.query.edge_counts import (
     CountedHop,
-    different_starts,
     edge_counts,
     nodes_without,
+    without_starts,
 )
 from omnigraph.spark.query.edge_pairs import EdgePairs, End, Pairs
 from omnigraph.spark.query.graph_tables import Compilation, GraphTables
@@ -97,9 +97,11 @@ def count_without_edges(
     if counted is None:
         return None
     nodes = tables.rows_of([node_table(node.types[0])])
-    started = F.coalesce(F.sum(name), F.lit(0))
-    starts = different_starts(tables, counted, name)
-    return starts.agg((F.lit(nodes).cast("bigint") - started).alias(name))
+    found, more = without_starts(tables, nodes, counted, name)
+    if not more:
+        return found  # Spark takes longer to compile a sum than to read the edges
+    total = F.coalesce(F.sum(name), F.lit(0)) + F.lit(more).cast("bigint")
+    return found.agg(total.alias(name))
 
 
 def _edges_from(hop: Expand, node: ex.Variable, tables: GraphTables) -> CountedHop | None:
