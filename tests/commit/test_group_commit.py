@@ -54,6 +54,19 @@ def note(graph: Graph, entity_id: str, **terms: Any) -> Callable[[], WriteReceip
     )
 
 
+def keyed_note(
+    graph: Graph, entity_id: str, key: str, asked: str | None = None
+) -> Callable[[], WriteReceipt]:
+    """`note` without what a process remembers of its running requests.
+
+    So the request of another process looks, if the store has no locks.
+    """
+    edit = {"Note": {"insert": [{"id": entity_id, "text": entity_id}]}}
+    details = {"request": {"fingerprint": asked or entity_id}}
+    terms = CommitTerms(actor=graph.actor, idempotency_key=key, details=details)
+    return partial(apply_edits, graph.engine, edit, terms)
+
+
 def notes_in(graph: Graph, at: str | None = None) -> set[str]:
     return set(content(graph, at=at).get("Note", {}))
 
@@ -285,19 +298,19 @@ def test_a_later_write_sees_the_earlier_ones(graph: Graph) -> None:
 
 
 def test_an_idempotency_key_is_used_once(graph: Graph) -> None:
-    first = note(graph, "a", idempotency_key="k")()
+    first = keyed_note(graph, "a", "k")()
     outcomes = together(
         graph,
         note(graph, "b"),
-        note(graph, "a", idempotency_key="k"),
-        note(graph, "c", idempotency_key="new"),
-        note(graph, "c", idempotency_key="new"),
+        keyed_note(graph, "a", "k"),
+        keyed_note(graph, "c", "new"),
+        keyed_note(graph, "c", "new"),
     )
     assert len(publications([outcomes[0], outcomes[2]])) == 1
     assert [o.repeated for o in outcomes] == [False, True, False, True]
     assert outcomes[1].commit == first.commit
     assert outcomes[3].commit == outcomes[2].commit
-    again = together(graph, note(graph, "d"), note(graph, "c", idempotency_key="new"))
+    again = together(graph, note(graph, "d"), keyed_note(graph, "c", "new"))
     assert again[1].repeated
     assert again[1].commit == outcomes[2].commit
     assert notes_in(graph) == {"n0", "a", "b", "c", "d"}
@@ -307,18 +320,12 @@ def test_an_idempotency_key_is_used_once(graph: Graph) -> None:
 def test_a_key_belongs_to_an_actor_and_to_one_request(graph: Graph) -> None:
     ann, ben = (Graph(graph.engine, name, read_only=False) for name in ("ann", "ben"))
 
-    def keyed(by: Graph, entity_id: str, asked: str) -> Callable[[], WriteReceipt]:
-        edit = {"Note": {"insert": [{"id": entity_id, "text": "x"}]}}
-        details = {"request": {"fingerprint": asked}}
-        terms = CommitTerms(actor=by.actor, idempotency_key="k", details=details)
-        return partial(apply_edits, graph.engine, edit, terms)
-
     outcomes = together(
         graph,
-        keyed(ann, "a", "1"),
-        keyed(ben, "b", "1"),
-        keyed(ann, "a", "1"),
-        keyed(ann, "c", "2"),
+        keyed_note(ann, "a", "k", "1"),
+        keyed_note(ben, "b", "k", "1"),
+        keyed_note(ann, "a", "k", "1"),
+        keyed_note(ann, "c", "k", "2"),
     )
     assert len(publications(outcomes[:2])) == 1
     assert [o.repeated for o in outcomes[:3]] == [False, False, True]
@@ -627,7 +634,7 @@ def test_a_key_that_another_process_used_meanwhile(
     meanwhile(
         monkeypatch, "group.before_publish", lambda: rival.apply(elsewhere, idempotency_key="k")
     )
-    outcomes = together(graph, note(graph, "a"), note(graph, "b", idempotency_key="k"))
+    outcomes = together(graph, note(graph, "a"), keyed_note(graph, "b", "k"))
     assert isinstance(outcomes[1], IdempotencyConflict), "it asked for something else"
     commit_ids(outcomes[:1])
     assert notes_in(graph) == {"n0", "a"}

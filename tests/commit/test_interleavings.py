@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.commit import transaction
+from omnigraph.commit.request import CommitTerms
 from omnigraph.commit.transaction import outstayed
 from omnigraph.errors import (
     ExpectedVersionMismatch,
@@ -19,6 +20,7 @@ from omnigraph.errors import (
     OmnigraphError,
     PreconditionFailed,
 )
+from omnigraph.graph.edits import apply_edits
 from omnigraph.graph.handle import Graph
 from omnigraph.graph.open import open_graph
 from omnigraph.manifest.branch_state import BranchState
@@ -121,15 +123,17 @@ def test_if_commit_is_judged_after_arming(graph: Graph, monkeypatch: pytest.Monk
 def test_same_idempotency_key_in_a_race_commits_once(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rival = rival_of(graph).as_actor(graph.actor)  # a key belongs to an actor
+    """Of two hosts, which do not see the running requests of each other."""
+    rival = rival_of(graph)
     receipts: list[Any] = []
     edit = {"Note": {"insert": [{"text": "once"}]}}
+    terms = CommitTerms(actor=graph.actor, idempotency_key="k")  # a key belongs to an actor
     meanwhile(
         monkeypatch,
         "commit.after_stage",
-        lambda: receipts.append(rival.apply(edit, idempotency_key="k")),
+        lambda: receipts.append(apply_edits(rival.engine, edit, terms)),
     )
-    mine = graph.apply(edit, idempotency_key="k")
+    mine = apply_edits(graph.engine, edit, terms)
     assert mine.repeated
     assert mine.commit == receipts[0].commit
     assert [r["text"] for r in graph.read("Note").to_pylist()].count("once") == 1

@@ -32,8 +32,10 @@ from omnigraph.evolve.plan import (
     SchemaPlan,
     prepare_change,
 )
+from omnigraph.evolve.stored_plans import plan_of_commit
 from omnigraph.lance_store.staging.columns import fragment_ids, holds_null
 from omnigraph.lance_store.store import Store
+from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.records import Commit, TablePin
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.schema.changes import Granted, SchemaChanges
@@ -102,9 +104,20 @@ def apply_schema(
     reads_rows = bool(claims.tables) or bool(claims.reads)
     with transaction.schema_lease(request.terms.branch, request.terms.actor):
         receipt = _run(transaction, write, work, beside_others=reads_rows)
-    assert work.prepared is not None or receipt.repeated
-    plan = work.prepared.plan if work.prepared is not None else work.plan_only(current)
-    return SchemaResult(plan, receipt.commit, receipt.repeated)
+    if receipt.repeated and receipt.commit is not None:
+        return repeated_result(
+            context.reader, receipt.commit, request.new, request.granted, request.graph_id
+        )
+    assert work.prepared is not None
+    return SchemaResult(work.prepared.plan, receipt.commit, receipt.repeated)
+
+
+def repeated_result(
+    reader: ManifestReader, commit: Commit, new: NewSchema, granted: Granted, graph_id: str
+) -> SchemaResult:
+    """The result of the request that made this commit."""
+    plan = plan_of_commit(reader, commit, new, granted, graph_id)
+    return SchemaResult(plan, commit, repeated=True)
 
 
 def _run(
@@ -142,9 +155,6 @@ class _Application:
             if c.before and (c.after is None or c.after.name != c.before.name)
         }
         return Claims(tuple(sorted(tables)), tuple(sorted(read - tables)))
-
-    def plan_only(self, snapshot: Snapshot) -> SchemaPlan:
-        return self._prepare(snapshot).plan
 
     def _prepare(self, snapshot: Snapshot) -> PreparedChange:
         request = self._request

@@ -14,9 +14,13 @@ from omnigraph.errors import InvalidArgument, NotFound
 from omnigraph.export.export_graph import Exporter, ExportReceipt
 from omnigraph.graph.engine import Engine
 from omnigraph.graph.managed import marked_export
+from omnigraph.manifest.publication import REQUEST
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import shown, terminal_is_watched
 from omnigraph.values.known_names import LOCAL, SPARK, require_engine
+
+_FORKS = "forks"
+"""The member of `REQUEST` that says that the branch was made for the load."""
 
 if TYPE_CHECKING:
     from omnigraph.load.options import LoadOptions, LoadReceipt
@@ -45,10 +49,15 @@ def load(
             options, created = replace(options, branch=from_branch), False
         else:
             branch = parts.lifecycle.fresh(target, from_branch, options.actor)
+            if options.idempotency_key is not None:
+                details = {**options.details, REQUEST: {_FORKS: True}}
+                options = replace(options, details=details)
     visible = progress is True or (progress is None and terminal_is_watched())
     with branch, shown("loading") if visible else nullcontext():
         loader = parts.loader if choice.engine == LOCAL else parts.spark_loader
         receipt = loader.load(data, options, progress if callable(progress) else None)
+    if receipt.repeated and receipt.commit is not None:
+        created = bool(receipt.commit.details.get(REQUEST, {}).get(_FORKS))
     return replace(
         receipt,
         branch=target,

@@ -81,8 +81,8 @@ class Branches:
                 engine.lifecycle.create(name, source, actor)
                 return self._find(name)
             request = keys.keyed(keys.BRANCH_CREATED, actor, idempotency_key, None, name, source)
-            repeated = keys.create_branch(engine, request, name, source)
-            return replace(self._find(name), repeated=repeated)
+            made, repeated = keys.create_branch(engine, request, name, source)
+            return Branch(**made, repeated=repeated)
 
     def list(self) -> list[Branch]:
         """The branches that the caller may read."""
@@ -102,13 +102,21 @@ class Branches:
         with self._access.telling():
             return self._find(name)
 
-    def rename(self, name: str, new_name: str) -> Branch:
+    def rename(self, name: str, new_name: str, *, idempotency_key: str | None = None) -> Branch:
         """Give a branch another name. Its commits keep the name that it had at their time."""
+        from omnigraph.graph import keyed_writes as keys
+
+        actor = self._access.actor
         self._access.require(BRANCH_DELETE, None, name)
         self._access.require(READ, name)
         with self._access.writing(BRANCH_CREATE, name, new_name) as engine:
-            engine.lifecycle.rename(name, new_name, self._access.actor)
-            return self._find(new_name)
+            if idempotency_key is None:
+                engine.lifecycle.rename(name, new_name, actor)
+                return self._find(new_name)
+            asked = (name, new_name)
+            request = keys.keyed(keys.BRANCH_RENAMED, actor, idempotency_key, None, *asked)
+            made, repeated = keys.rename_branch(engine, request, name, new_name)
+            return Branch(**made, repeated=repeated)
 
     def delete(self, name: str, *, idempotency_key: str | None = None) -> bool:
         """Delete a branch; True when an earlier call with the same key did it."""
@@ -385,7 +393,7 @@ class Schema:
         with self._access.writing(SCHEMA_APPLY, None, branch) as parts:
             self._access.require_all_seen(SCHEMA_APPLY, branch)
             refuse_managed(parts.store, "schema apply")
-            return apply_schema(parts, schema, granted, terms, plan, engine)
+            return apply_schema(parts, schema, granted, terms, plan, engine, request)
 
     def diff(self, a: CommitName, b: CommitName) -> SchemaDiff:
         """The steps from the schema of state `a` to that of state `b`."""

@@ -440,7 +440,7 @@ class Graph:
         """
         from omnigraph.commit.request import CommitTerms
         from omnigraph.graph.edits import apply_edits
-        from omnigraph.graph.keyed_writes import details_of, keyed
+        from omnigraph.graph.keyed_writes import details_of, keyed, write_receipt_replay
 
         request = keyed("apply", self.actor, idempotency_key, branch, edits, message, if_commit)
         terms = CommitTerms(
@@ -453,7 +453,13 @@ class Graph:
             judge=self._access.judge(branch),
         )
         with self._access.writing(CHANGE, branch) as engine:
-            return apply_edits(engine, edits, terms, self._access.writer(branch))
+
+            def run() -> WriteReceipt:
+                return apply_edits(engine, edits, terms, self._access.writer(branch))
+
+            if request is None:
+                return run()
+            return engine.requests.once(request, run, write_receipt_replay(branch))[0]
 
     def load(
         self,
@@ -663,22 +669,22 @@ class Graph:
         decisions = Decisions(strategy, read_resolutions(resolutions, self.engine.external))
         self._access.require(READ, source)
         with self._access.writing(BRANCH_MERGE, source, into) as parts:
-            seen = self._access.whole_types(into, source)
-            decisions.refuse_hidden(seen)
-            request = MergeRequest(
-                source=source,
-                target=into,
-                decisions=decisions,
-                actor_id=self.actor,
-                message=message,
-                delete_branch=delete_branch,
-                may_delete=may_delete,
-                idempotency_key=idempotency_key,
-                details=keyed_writes.details_of(keyed),
-                judge=self._access.judge(into, seen=seen),
-            )
 
             def run() -> MergeResult:
+                seen = self._access.whole_types(into, source)
+                decisions.refuse_hidden(seen)
+                request = MergeRequest(
+                    source=source,
+                    target=into,
+                    decisions=decisions,
+                    actor_id=self.actor,
+                    message=message,
+                    delete_branch=delete_branch,
+                    may_delete=may_delete,
+                    idempotency_key=idempotency_key,
+                    details=keyed_writes.details_of(keyed),
+                    judge=self._access.judge(into, seen=seen),
+                )
                 return merge_branches(parts.merge_context(engine), request)
 
             return keyed_writes.merge(parts, keyed, source, into, run, delete_branch=delete_branch)
@@ -718,33 +724,10 @@ class Graph:
         commit). Reverting a merge undoes all it brought. `commit` of the receipt is None when
         nothing of the commit is left.
         """
-        from omnigraph.graph.keyed_writes import details_of, keyed, write_receipt_replay
-        from omnigraph.merge.decisions import Decisions, read_resolutions
-        from omnigraph.merge.picks import REVERT, PickRequest, pick
+        from omnigraph.merge.picks import REVERT
 
         asked = (commit_id, strategy, resolutions, message)
-        repeatable = keyed(REVERT, self.actor, idempotency_key, branch, *asked)
-        with self._access.writing(CHANGE, branch) as parts:
-            found = self._access.commits().resolve(commit_id, branch)
-            decisions = Decisions(strategy, read_resolutions(resolutions, self.engine.external))
-            seen = self._seen_by_pick(found, branch)
-            decisions.refuse_hidden(seen)
-            request = PickRequest(
-                commit_id=found,
-                branch=branch,
-                operation=REVERT,
-                decisions=decisions,
-                actor_id=self.actor,
-                message=message,
-                idempotency_key=idempotency_key,
-                details=details_of(repeatable),
-                judge=self._access.judge(branch, seen=seen),
-            )
-
-            def run() -> WriteReceipt:
-                return pick(parts.merge_context(), request)
-
-            return parts.requests.once(repeatable, run, write_receipt_replay(branch))[0]
+        return self._pick(REVERT, branch, asked, idempotency_key)
 
     def cherry_pick(
         self,
@@ -757,33 +740,46 @@ class Graph:
         idempotency_key: str | None = None,
     ) -> WriteReceipt:
         """Make the changes of one commit, of any branch, again on `onto`."""
-        from omnigraph.graph.keyed_writes import details_of, keyed, write_receipt_replay
-        from omnigraph.merge.decisions import Decisions, read_resolutions
-        from omnigraph.merge.picks import CHERRY_PICK, PickRequest, pick
+        from omnigraph.merge.picks import CHERRY_PICK
 
         asked = (commit_id, strategy, resolutions, message)
-        repeatable = keyed(CHERRY_PICK, self.actor, idempotency_key, onto, *asked)
-        with self._access.writing(CHANGE, onto) as parts:
-            found = self._access.commits().resolve(commit_id, onto)
+        return self._pick(CHERRY_PICK, onto, asked, idempotency_key)
+
+    def _pick(
+        self,
+        operation: str,
+        branch: str,
+        asked: tuple[CommitName, str, object, str | None],
+        key: str | None,
+    ) -> WriteReceipt:
+        from omnigraph.graph.keyed_writes import details_of, keyed, write_receipt_replay
+        from omnigraph.merge.decisions import Decisions, read_resolutions
+        from omnigraph.merge.picks import PickRequest, pick
+
+        commit_id, strategy, resolutions, message = asked
+        repeatable = keyed(operation, self.actor, key, branch, *asked)
+        with self._access.writing(CHANGE, branch) as parts:
             decisions = Decisions(strategy, read_resolutions(resolutions, self.engine.external))
-            seen = self._seen_by_pick(found, onto)
-            decisions.refuse_hidden(seen)
-            request = PickRequest(
-                commit_id=found,
-                branch=onto,
-                operation=CHERRY_PICK,
-                decisions=decisions,
-                actor_id=self.actor,
-                message=message,
-                idempotency_key=idempotency_key,
-                details=details_of(repeatable),
-                judge=self._access.judge(onto, seen=seen),
-            )
 
             def run() -> WriteReceipt:
+                # Not looked up for a repetition: the branch of the commit may be gone by then.
+                found = self._access.commits().resolve(commit_id, branch)
+                seen = self._seen_by_pick(found, branch)
+                decisions.refuse_hidden(seen)
+                request = PickRequest(
+                    commit_id=found,
+                    branch=branch,
+                    operation=operation,
+                    decisions=decisions,
+                    actor_id=self.actor,
+                    message=message,
+                    idempotency_key=key,
+                    details=details_of(repeatable),
+                    judge=self._access.judge(branch, seen=seen),
+                )
                 return pick(parts.merge_context(), request)
 
-            return parts.requests.once(repeatable, run, write_receipt_replay(onto))[0]
+            return parts.requests.once(repeatable, run, write_receipt_replay(branch))[0]
 
     def _seen_by_pick(self, commit_id: str, branch: str) -> frozenset[str] | None:
         """The types whose entities a revert or cherry-pick may show in conflicts; None: all."""

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.keyed_requests import KeyedRequest, Replay, fingerprint
 from omnigraph.commit.request import WriteReceipt, receipt_of
+from omnigraph.errors import NotFound
 from omnigraph.graph.engine import Engine
 from omnigraph.load.options import LoadReceipt, TypeCounts
 from omnigraph.manifest.records import Commit
-from omnigraph.manifest.refs import Tag
+from omnigraph.manifest.refs import Tag, tag_from_json, tag_to_json
 from omnigraph.merge.conflicts import MergeResult, Outcome
 from omnigraph.mutate.mutation import Mutation, MutationReceipt
 
+if TYPE_CHECKING:
+    from omnigraph.evolve.apply import SchemaResult
+
 Json = dict[str, Any]
 BRANCH_CREATED = "branch_create"
+BRANCH_RENAMED = "branch_rename"
 BRANCH_DELETED = "branch_delete"
 TAG_CREATED = "tag_create"
 TAG_DELETED = "tag_delete"
@@ -95,17 +100,29 @@ def merge(
 
     def of_commit(commit: Commit) -> MergeResult:
         kind = Outcome.FAST_FORWARD if commit.equals_merged else Outcome.MERGED
-        gone = engine.reader.branch_refs.find(source) is None if delete_branch else None
+        gone = _is_gone(engine, source, commit.created_at) if delete_branch else None
         return MergeResult(source, target, kind.value, commit, gone, repeated=True)
 
     def to_json(result: MergeResult) -> Json | None:
-        if result.commit is not None:
+        if result.commit is not None and result.branch_delete_error is None:
             return None
-        return {"outcome": result.outcome, "branch_deleted": result.branch_deleted}
+        return {
+            "outcome": result.outcome,
+            "commit": result.commit.graph_commit_id if result.commit is not None else None,
+            "branch_deleted": result.branch_deleted,
+            "branch_delete_error": result.branch_delete_error,
+        }
 
     def of_json(stored: Json) -> MergeResult:
+        made = stored.get("commit")
         return MergeResult(
-            source, target, stored["outcome"], None, stored["branch_deleted"], repeated=True
+            source,
+            target,
+            stored["outcome"],
+            engine.commits.find(made, target) if made is not None else None,
+            stored["branch_deleted"],
+            stored.get("branch_delete_error"),
+            repeated=True,
         )
 
     return engine.requests.once(request, run, Replay(of_commit, to_json, of_json))[0]
@@ -130,20 +147,88 @@ def load(
     return engine.requests.once(request, run, replay)[0]
 
 
-def create_branch(engine: Engine, request: KeyedRequest | None, name: str, source: str) -> bool:
-    """Fork a branch; True when an earlier call did it."""
+def _is_gone(engine: Engine, branch: str, since: int) -> bool:
+    """Whether the branch of that time was deleted; another one may have its name now."""
+    ref = engine.reader.branch_refs.find(branch)
+    return ref is None or ref.created_at > since
+
+
+def apply_schema(
+    engine: Engine,
+    request: KeyedRequest | None,
+    run: Callable[[], SchemaResult],
+    of_commit: Callable[[Commit], SchemaResult],
+) -> SchemaResult:
+    """Change a schema; a schema that was in force already is remembered, too."""
+    if request is None:
+        return run()
+    from omnigraph.evolve.apply import SchemaResult
+    from omnigraph.evolve.stored_plans import plan_from_json
+
+    def to_json(result: SchemaResult) -> Json | None:
+        return {"plan": result.plan.to_dict()} if result.commit is None else None
+
+    def of_json(stored: Json) -> SchemaResult:
+        return SchemaResult(plan_from_json(stored["plan"]), None, repeated=True)
+
+    return engine.requests.once(request, run, Replay(of_commit, to_json, of_json))[0]
+
+
+def create_branch(
+    engine: Engine, request: KeyedRequest | None, name: str, source: str
+) -> tuple[Json, bool]:
+    """Fork a branch: (what it was when it began, whether an earlier call did it)."""
 
     def run() -> Json:
         actor = request.actor if request is not None else None
         engine.lifecycle.create(name, source, actor)
-        return {"name": name}
+        return _branch(engine, name)
 
     def after_crash(began: int) -> Json | None:
         ref = engine.reader.branch_refs.find(name)
         made = ref is not None and ref.created_at >= began and ref.forked_from == source
-        return {"name": name} if made else None
+        return _branch(engine, name) if made else None
 
-    return engine.requests.once(request, run, _as_it_is(after_crash))[1]
+    return engine.requests.once(request, run, _of_branch(engine, name, after_crash))
+
+
+def rename_branch(
+    engine: Engine, request: KeyedRequest | None, name: str, new_name: str
+) -> tuple[Json, bool]:
+    """Rename a branch: (what it was under its new name, whether an earlier call did it)."""
+
+    def run() -> Json:
+        actor = request.actor if request is not None else None
+        engine.lifecycle.rename(name, new_name, actor)
+        return _branch(engine, new_name)
+
+    def after_crash(_: int) -> Json | None:
+        refs = engine.reader.branch_refs
+        made = refs.find(name) is None and refs.find(new_name) is not None
+        return _branch(engine, new_name) if made else None
+
+    return engine.requests.once(request, run, _of_branch(engine, new_name, after_crash))
+
+
+def _branch(engine: Engine, name: str) -> Json:
+    """The fields of a `Branch`."""
+    ref, state = engine.reader.branch(name)
+    return {
+        "name": ref.name,
+        "head_commit_id": state.head_commit_id,
+        "forked_from": ref.forked_from,
+        "created_at": ref.created_at,
+    }
+
+
+def _of_branch(
+    engine: Engine, name: str, after_crash: Callable[[int], Json | None]
+) -> Replay[Json]:
+    def of_json(stored: Json) -> Json:
+        # Earlier releases stored the name only.
+        return stored if "head_commit_id" in stored else _branch(engine, name)
+
+    return Replay(lambda _: None, lambda made: made, of_json, after_crash)
 
 
 def delete_branch(engine: Engine, request: KeyedRequest | None, name: str) -> bool:
@@ -162,22 +247,22 @@ def delete_branch(engine: Engine, request: KeyedRequest | None, name: str) -> bo
 def create_tag(
     engine: Engine, request: KeyedRequest | None, name: str, run: Callable[[], Tag]
 ) -> tuple[Tag, bool]:
-    """Make a tag, or return the tag that an earlier call made."""
-    made: list[Tag] = []
+    """Make a tag, or return the tag that an earlier call made, also when it is gone now."""
 
-    def make() -> Json:
-        made.append(run())
-        return {"name": name}
+    def of_json(stored: Json) -> Tag:
+        if "tag" in stored:
+            return tag_from_json(stored["tag"])
+        found = engine.reader.tag_refs.find(name)  # earlier releases stored the name only
+        if found is None:
+            raise NotFound(f"the tag {name!r} of this key was deleted", tag=name)
+        return found
 
-    def after_crash(began: int) -> Json | None:
+    def after_crash(began: int) -> Tag | None:
         tag = engine.reader.tag_refs.find(name)
-        return {"name": name} if tag is not None and tag.created_at >= began else None
+        return tag if tag is not None and tag.created_at >= began else None
 
-    _, repeated = engine.requests.once(request, make, _as_it_is(after_crash))
-    if made:
-        return made[0], repeated
-    found = engine.reader.tag_refs.find(name)
-    return (found if found is not None else run()), repeated
+    replay = Replay(lambda _: None, lambda tag: {"tag": tag_to_json(tag)}, of_json, after_crash)
+    return engine.requests.once(request, run, replay)
 
 
 def delete_tag(engine: Engine, request: KeyedRequest | None, name: str) -> bool:

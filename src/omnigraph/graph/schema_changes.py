@@ -26,6 +26,7 @@ from omnigraph.values.known_names import LOCAL
 from omnigraph.values.plurals import counted
 
 if TYPE_CHECKING:
+    from omnigraph.commit.keyed_requests import KeyedRequest
     from omnigraph.evolve.apply import SchemaResult
     from omnigraph.evolve.plan import NewSchema, SavedPlan, SchemaPlan
     from omnigraph.graph.engine import Engine
@@ -82,36 +83,46 @@ def apply_schema(
     terms: CommitTerms,
     saved: SchemaPlan | Mapping[str, Any] | None,
     work: str,
+    keyed: KeyedRequest | None = None,
 ) -> SchemaResult:
     """Apply a schema, or the schema of a saved plan; `work` is the engine."""
     from omnigraph.evolve import apply
     from omnigraph.evolve.plan import SavedPlan
+    from omnigraph.graph import keyed_writes
 
     plan = SavedPlan.of(saved) if saved is not None else None
     if (schema is None) == (plan is None):
         raise InvalidArgument("give either a schema or a saved plan")
-    snapshot = engine.reader.snapshot(*engine.reader.branch(terms.branch))
     if plan is not None:
-        _require_whole_queries(plan)
         granted = plan.granted
     graph_id = graph_id_of(engine)
+    new = _new_schema(schema if plan is None else SourceText(plan.schema_source, "<plan>"))
 
     def require_base(snapshot: Snapshot) -> None:
         if plan is not None:
             _require_same_base(plan, snapshot, graph_id)
 
-    require_base(snapshot)
-    new = _new_schema(schema if plan is None else SourceText(plan.schema_source, "<plan>"))
-    request = apply.SchemaRequest(
-        new=new,
-        granted=granted,
-        terms=_with_reasons(terms, plan_changes(snapshot.catalog, new.catalog, granted).steps),
-        graph_id=graph_id,
-        accepted_source=_accepted_source(engine),
-        require_base=require_base,
-        choose_writer=engine.choose_column_writer(work),
-    )
-    return apply.apply_schema(engine.schema_context(work), engine.transaction, request, snapshot)
+    def run() -> SchemaResult:
+        if plan is not None:
+            _require_whole_queries(plan)
+        snapshot = engine.reader.snapshot(*engine.reader.branch(terms.branch))
+        require_base(snapshot)
+        request = apply.SchemaRequest(
+            new=new,
+            granted=granted,
+            terms=_with_reasons(terms, plan_changes(snapshot.catalog, new.catalog, granted).steps),
+            graph_id=graph_id,
+            accepted_source=_accepted_source(engine),
+            require_base=require_base,
+            choose_writer=engine.choose_column_writer(work),
+        )
+        context = engine.schema_context(work)
+        return apply.apply_schema(context, engine.transaction, request, snapshot)
+
+    def of_commit(commit: Commit) -> SchemaResult:
+        return apply.repeated_result(engine.reader, commit, new, granted, graph_id)
+
+    return keyed_writes.apply_schema(engine, keyed, run, of_commit)
 
 
 def _with_reasons(terms: CommitTerms, steps: Sequence[PlannedStep]) -> CommitTerms:

@@ -115,7 +115,8 @@ class LoadOptions(CommitTerms):
             return self
         modes = [self.modes.default, dict(self.modes.by_type), dict(self.modes.scopes)]
         asked = fingerprint("load", self.branch, modes, self.type_name, self.columns, digests)
-        return replace(self, details={**self.details, REQUEST: {FINGERPRINT: asked}})
+        known = {**self.details.get(REQUEST, {}), FINGERPRINT: asked}
+        return replace(self, details={**self.details, REQUEST: known})
 
     def reading(self, blobs: BlobBases, type_name: str | None = None) -> ReadOptions:
         """How the parsers read a source with this type; `blobs` says what its blobs may be."""

@@ -81,15 +81,13 @@ class TagRefs:
             checked = check_ref_name(name, "tag")
         except InvalidName:
             return None
-        return _read(self._files, tag_ref(checked), _tag_from_json)
+        return _read(self._files, tag_ref(checked), tag_from_json)
 
     def names(self) -> list[str]:
         return _names(self._files, TAG_REFS)
 
     def create(self, tag: Tag) -> bool:
-        body = {**asdict(tag), "tables": [pin.to_json() for pin in tag.tables]}
-        del body["repeated"]
-        return self._files.put(tag_ref(tag.name), json.dumps(body).encode())
+        return self._files.put(tag_ref(tag.name), json.dumps(tag_to_json(tag)).encode())
 
     def remove(self, name: str) -> None:
         tag = self.find(name)
@@ -107,7 +105,14 @@ def _branch_from_json(body: dict[str, Any]) -> BranchRef:
     return BranchRef(**body)
 
 
-def _tag_from_json(body: dict[str, Any]) -> Tag:
+def tag_to_json(tag: Tag) -> dict[str, Any]:
+    """Everything of a tag, as it is stored."""
+    body = {**asdict(tag), "tables": [pin.to_json() for pin in tag.tables]}
+    del body["repeated"]
+    return body
+
+
+def tag_from_json(body: dict[str, Any]) -> Tag:
     return Tag(**{**body, "tables": tuple(TablePin.from_json(p) for p in body["tables"])})
 
 

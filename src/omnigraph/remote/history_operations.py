@@ -246,9 +246,9 @@ def show_branch(name: str) -> Exchange[Branch]:
     raise NotFound(f"no branch {name!r}", branch=name)
 
 
-def rename_branch(name: str, new_name: str) -> Exchange[Branch]:
+def rename_branch(name: str, new_name: str, idempotency_key: str | None) -> Exchange[Branch]:
     body = {"name": name, "new_name": new_name}
-    found = yield from asked(write("/branches/rename", body, None))
+    found = yield from asked(write("/branches/rename", body, idempotency_key))
     return record_from_json(Branch, found)
 
 

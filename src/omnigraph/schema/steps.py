@@ -368,7 +368,12 @@ def entity_of(step: SchemaStep) -> str:
 
 
 def step_kind(step: SchemaStep) -> str:
-    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(step).__name__)
+    return kind_of(type(step))
+
+
+def kind_of(step: type) -> str:
+    """How JSON calls a class of steps."""
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in step.__name__)
     return name.lstrip("_")
 
 

@@ -188,8 +188,12 @@ class SchemaApplyOutput(Struct):
     applied: bool
     step_count: int
     steps: list[dict[str, Any]]
+    graph_branch: str
+    warnings: list[str]
+    plan: SchemaPlanOutput
     graph_manifest_version: int | None = None
     commit: CommitOutput | None = None
+    repeated: bool = False
 
 
 class BranchOutput(Struct):
@@ -199,6 +203,7 @@ class BranchOutput(Struct):
     head_commit_id: str
     created_at: Micros
     forked_from: str | None = None
+    repeated: bool = False
 
 
 class BranchListOutput(Struct):
@@ -232,9 +237,10 @@ class BranchMergeOutput(Struct):
     target: str
     outcome: Literal["already_up_to_date", "fast_forward", "merged"]
     actor_id: str | None = None
-    branch_deleted: bool | UnsetType = UNSET
-    branch_delete_error: str | UnsetType = UNSET
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
     commit: CommitOutput | None = None
+    repeated: bool = False
 
 
 class TagOutput(Struct):

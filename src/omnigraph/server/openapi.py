@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -80,10 +80,15 @@ def _structs(entries: Sequence[RouteEntry]) -> list[type]:
     found = {
         kind: None
         for entry in entries
-        for kind in (entry.body, entry.answer)
+        for kind in (entry.body, *_answers(entry))
         if isinstance(kind, type)
     }
     return [*(kind for kind in found if kind is not OperationOutput), *_ALWAYS]
+
+
+def _answers(entry: RouteEntry) -> tuple[type, ...]:
+    """The structs of the 200 body: of a route that answers like one of two others, both."""
+    return get_args(entry.answer) or ((entry.answer,) if entry.answer is not None else ())
 
 
 def _open(components: Json) -> Json:
@@ -140,6 +145,12 @@ _HEADERS: dict[str, Json] = {
 }
 
 
+_REPLAYED: Json = {
+    "description": "An earlier request with the same key did the work; this is its answer.",
+    "schema": {"type": "string", "enum": ["true"]},
+}
+
+
 def _query_parameters(kind: type) -> Iterator[Json]:
     schema, components = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
     own = components[schema[0]["$ref"].rpartition("/")[2]]
@@ -176,11 +187,14 @@ def _responses(entry: RouteEntry, names: dict[type, Any]) -> Json:
             answer["content"] = {"application/json": {"schema": names[OperationOutput]}}
         elif status not in _BODYLESS:
             answer["content"] = {media: {"schema": _body(entry, names)} for media in entry.media}
+            if entry.takes_key:
+                answer["headers"] = {"Idempotency-Replayed": _REPLAYED}
         found[str(status)] = answer
     return found
 
 
 def _body(entry: RouteEntry, names: dict[type, Any]) -> Any:
-    if isinstance(entry.answer, type):
-        return names[entry.answer]
+    found = [names[answer] for answer in _answers(entry)]
+    if found:
+        return found[0] if len(found) == 1 else {"anyOf": found}
     return {} if entry.media == ("application/json",) else {"type": "string"}

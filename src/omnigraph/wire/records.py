@@ -18,6 +18,7 @@ from omnigraph.commit.request import WriteReceipt
 from omnigraph.diff.change import Change, ChangePage
 from omnigraph.evolve.apply import SchemaResult
 from omnigraph.evolve.plan import SchemaPlan
+from omnigraph.evolve.stored_plans import plan_from_json
 from omnigraph.feed import FeedBlock, FeedPage
 from omnigraph.graph.schema_changes import SchemaDiff, SchemaVersion
 from omnigraph.maintain.garbage import Removal
@@ -26,6 +27,7 @@ from omnigraph.manifest.refs import Tag
 from omnigraph.manifest.schemas import AcceptedSchema
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.merge.conflicts import Conflict, MergePreview
+from omnigraph.schema.read_steps import planned_step_from_json
 from omnigraph.schema.steps import PlannedStep
 from omnigraph.stored_queries.entries import QueryValidation, StoredParameter, StoredQuery
 from omnigraph.vectors.embedder import EmbedReceipt
@@ -156,11 +158,11 @@ _READERS: dict[type, Callable[[Mapping[str, Any]], Any]] = {
     FeedBlock: changes.feed_block_from_json,
     FeedPage: changes.feed_page_from_json,
     MergePreview: changes.merge_preview_from_json,
-    PlannedStep: schema_plans.planned_step_from_json,
+    PlannedStep: planned_step_from_json,
     RecoveryAudit: commits.audit_from_json,
     Removal: _removal_from_json,
     SchemaDiff: schema_plans.schema_diff_from_json,
-    SchemaPlan: schema_plans.schema_plan_from_json,
+    SchemaPlan: plan_from_json,
     SchemaResult: schema_plans.schema_result_from_json,
     SchemaVersion: schema_plans.schema_version_from_json,
     Snapshot: commits.snapshot_from_json,

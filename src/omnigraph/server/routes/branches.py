@@ -40,13 +40,17 @@ def create_branch(call: Call) -> dict[str, Any]:
         "from": body.source,
         "name": branch.name,
         "actor_id": call.actor,
-        "branch": branch.to_dict(),
+        "branch": record_to_json(branch),
     }
 
 
 def rename_branch(call: Call) -> dict[str, Any]:
     body: BranchRenameRequest = call.body
-    return call.graph.branches.rename(body.name, body.new_name).to_dict()
+    renamed = call.graph.branches.rename(
+        body.name, body.new_name, idempotency_key=call.idempotency_key
+    )
+    noted(call, None, repeated=renamed.repeated)
+    return record_to_json(renamed)
 
 
 def delete_branch(call: Call) -> dict[str, Any]:
@@ -153,6 +157,7 @@ BRANCH_ROUTES = (
         answer=tell.BranchOutput,
         statuses=WRITE_STATUSES,
         admission=SMALL_WRITE,
+        takes_key=True,
     ),
     RouteEntry(
         "DELETE",
