@@ -141,6 +141,57 @@ def _check_log(text: str) -> None:
     assert "match" not in text  # no query
 
 
+def test_everything_that_happens_is_counted(uri: str, tmp_path: Path) -> None:
+    """Each metric of the contract has its labels and moves with what it counts."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "version: 1\ngroups: {all: [ada]}\nrules:\n  - id: most\n"
+        "    allow: {actors: {group: all}, actions: [read, change, branch_create, branch_merge]}\n"
+    )
+    with (
+        ThreadServer(
+            {"people": uri, "broken": str(tmp_path / "nothing")},
+            tokens=json.dumps({"ada": "a"}),
+            policies=(("people", str(rules)),),
+        ) as server,
+        server.graph_client("people", token="a") as http,
+    ):
+        key = {"Idempotency-Key": "k"}
+        for name in ("one", "two"):
+            http.post("/mutate", json={"query": f'insert Note {{ text: "{name}" }}'}, headers=key)
+        assert http.post("/export", json={}).status_code == 403
+        admission = server.state.admission
+        admission.enter("read", admission.limits.reads)
+        for _ in range(admission.limits.reads - 1):
+            admission.enter("read", admission.limits.reads)
+        assert http.post("/query", json=READ).status_code == 429
+        with server.client() as client:
+            full = _metrics(client)
+            admission.add("read", -admission.limits.reads)
+            found = _metrics(client)
+    route = 'graph="people",method="POST",route="/graphs/{graph_id}/mutate"'
+    assert found[f'requests_total{{{route},status="200"}}'] == 1
+    assert found[f'requests_total{{{route},status="409"}}'] == 1
+    seconds = 'method="POST",route="/graphs/{graph_id}/mutate"'
+    assert found[f"request_seconds_count{{{seconds}}}"] == 2
+    assert found[f'request_seconds_bucket{{le="+Inf",{seconds}}}'] == 2
+    assert found['commits_total{graph="people",operation="mutate"}'] == 1
+    assert found['conflicts_total{kind="idempotency_conflict"}'] == 1
+    assert found['policy_denied_total{action="export"}'] == 1
+    assert found['graph_up{graph="people"}'] == 1
+    assert found['graph_up{graph="broken"}'] == 0
+    assert found['inflight{kind="read"}'] == 0
+    assert full['inflight{kind="read"}'] == admission.limits.reads
+    assert sum(n for name, n in found.items() if name.startswith("admission_rejected_total")) == 1
+
+
+def _metrics(client: httpx.Client) -> dict[str, float]:
+    """The values by name and labels, without the prefix of the names."""
+    lines = [line for line in client.get("/metrics").text.splitlines() if line[:1] != "#"]
+    pairs = (line.rsplit(" ", 1) for line in lines)
+    return {name.removeprefix("omnigraph_http_"): float(value) for name, value in pairs}
+
+
 def test_recoveries_are_counted(uri: str) -> None:
     with ThreadServer(uri) as server, server.client() as client:
         child = start(

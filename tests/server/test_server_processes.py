@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -153,6 +154,30 @@ def test_several_workers_are_one_server(uri: str, tmp_path: Path) -> None:
             wait_until(lambda: client.get("/readyz").status_code == 200)
         assert _counted_requests(server) == 8 + KEYED
         assert server.stop() == 0, server.log_text()
+
+
+def test_a_limit_of_an_actor_holds_over_the_workers(uri: str, tmp_path: Path) -> None:
+    """Of 12 writes at once, two are admitted, in whichever worker."""
+    environment = {
+        "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "2",
+        "OMNIGRAPH_FAILPOINTS": "commit.after_stage=sleep:3",
+    }
+    arguments = (uri, "--unauthenticated", "--workers", "2")
+    serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
+    with serving as server, ExitStack() as stack, ThreadPoolExecutor(12) as pool:
+        clients = [stack.enter_context(server.graph_client()) for _ in range(12)]
+        for client in clients:  # connected before, so that the writes come at once
+            assert client.get("/branches").status_code == 200
+        answers = list(pool.map(lambda client: insert(client, "limited"), clients))
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert [answer.status_code for answer in answers].count(200) == 2
+        assert len(refused) == 10
+        assert all(answer.json()["code"] == "too_many_requests" for answer in refused)
+        assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+        assert insert(clients[0], "afterwards").status_code == 200
+        wait_until(
+            lambda: 'admission_rejected_total{reason="' in client.get(f"{server.url}/metrics").text
+        )
 
 
 KEYED = 6

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,24 @@ def test_forms_of_tokens() -> None:
     for wrong in (None, "plain", "Basic plain", "Bearer ", "Bearer plainx", "Bearer é"):
         with pytest.raises(Unauthenticated):
             tokens.actor_of(wrong)
+
+
+def test_every_token_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the time of an answer does not tell which token was nearly right."""
+    compared: list[bool] = []
+    compare = hmac.compare_digest
+
+    def counted(one: bytes, other: bytes) -> bool:
+        compared.append(compare(one, other))
+        return compared[-1]
+
+    monkeypatch.setattr("omnigraph.server.tokens.hmac.compare_digest", counted)
+    tokens = of(ada="a", bob="b", cy="c")
+    for given, found in (("a", 1), ("c", 1), ("x", 0)):
+        compared.clear()
+        with suppress(Unauthenticated):
+            tokens.actor_of(f"Bearer {given}")
+        assert (len(compared), sum(compared)) == (3, found)
 
 
 def test_tokens_end() -> None:
