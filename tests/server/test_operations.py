@@ -140,6 +140,27 @@ def test_another_worker_does_not_cancel_an_operation_that_publishes(uri: str) ->
         operation.release()
 
 
+def test_another_worker_knows_how_far_an_operation_is(uri: str) -> None:
+    with open_graph(uri) as runs, open_graph(uri) as asked:
+        here, there = runs.engine.operations, asked.engine.operations
+        operation = here.begin("optimize", None, None, None, None)
+        name = operation.begun.operation_id
+        here.tell_progress()
+        assert there.show(name)["progress"] is None
+        for done in (1, 2):
+            operation.started_at = 7
+            operation.reached({"done": done}, publishes=False)
+            here.tell_progress()
+            here.tell_progress()  # nothing has changed
+            assert there.show(name) == here.show(name)
+            assert there.show(name)["progress"] == {"done": done}
+            assert (there.show(name)["started_at"], there.show(name)["status"]) == (7, "running")
+        here.end(operation, "succeeded", {})
+        here.tell_progress()
+        assert there.show(name) == here.show(name)
+        assert len(here.list()) == len(there.list()) == 1
+
+
 def test_an_operation_that_another_worker_cancelled_does_not_publish(uri: str) -> None:
     with open_graph(uri) as runs, open_graph(uri) as asked:
         late = runs.engine.operations.begin("mergeBranches", None, None, "merge", "main")

@@ -1,10 +1,10 @@
 """Long work that answers later: its record under the graph, and its state after a crash.
 
 An operation is a few small objects in `__operations`: one when it begins, which its process holds,
-one when it ends, and one that decides whether it publishes or is cancelled. The first writer of
-that object decides. When the process of the operation died, the commit log decides what became of
-it: the operation had an idempotency key, and its commit has the same. A write that died before its
-publication may be finished by recovery, so recovery comes first.
+one with its progress, one when it ends, and one that decides whether it publishes or is cancelled.
+The first writer of the last one decides. When the process of the operation died, the commit log
+decides what became of it: the operation had an idempotency key, and its commit has the same. A
+write that died before its publication may be finished by recovery, so recovery comes first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ QUEUED, RUNNING = "queued", "running"
 SUCCEEDED, FAILED, CANCELLED, UNKNOWN = "succeeded", "failed", "cancelled", "unknown"
 _KEPT_MICROS = 86_400_000_000
 _BEGUN, _ENDED, _DECIDED = ".begun.json", ".ended.json", ".decided.json"
-_OBJECTS = (_BEGUN, _DECIDED, _ENDED)
+_PROGRESS = ".progress.json"
+_OBJECTS = (_BEGUN, _PROGRESS, _DECIDED, _ENDED)
 _PUBLISHES, _IS_CANCELLED = b'{"decided":"publish"}', b'{"decided":"cancel"}'
 
 
@@ -65,6 +66,8 @@ class RunningOperation:
         self.cancel = threading.Event()
         self.started_at: int | None = None
         self.progress: Json | None = None
+        self.told: bytes | None = None
+        """What the other workers know of its progress."""
         self._may_publish = may_publish
         self._publishes = False
         self._lock = threading.Lock()
@@ -177,12 +180,17 @@ class OperationLog:
             return found | {"progress": here.progress, **started}
         alive = self._is_alive(begun)
         if alive:
-            return found
+            return found | self._told(operation_id)
         if alive is None:
             return found | {"status": UNKNOWN}
         # It may have ended since the first look.
         ended = self._ended(operation_id)
         return found | (ended or self._after_crash(begun, read_only=read_only))
+
+    def _told(self, operation_id: str) -> Json:
+        """How far an operation of another process is, as that process told it last."""
+        told = self._files.get(_place(operation_id, _PROGRESS))
+        return {} if told is None else dict(json.loads(told))
 
     def _ended(self, operation_id: str) -> Json | None:
         """The members that the process of the operation wrote when it ended."""
@@ -285,6 +293,19 @@ class OperationLog:
             decided = f"{name}{_DECIDED}"
             if decided in names and self._files.get(f"{OPERATIONS}/{decided}") == _IS_CANCELLED:
                 operation.cancel.set()
+
+    def tell_progress(self) -> None:
+        """Write how far the operations of this process are; called now and then, for others."""
+        for name, operation in list(self._here.items()):
+            if operation.started_at is None:
+                continue
+            body = {"started_at": operation.started_at, "progress": operation.progress}
+            now, place = json.dumps(body).encode(), _place(name, _PROGRESS)
+            if operation.told is None:
+                self._files.put(place, now, synced=False)
+            elif now != operation.told:
+                self._files.replace_exactly(place, operation.told, now)
+            operation.told = now
 
     def sweep(self) -> None:
         """Remove the objects of operations that ended, or died, more than a day ago."""

@@ -36,7 +36,7 @@ EXIT_REFUSED = 1
 EXIT_DEADLINE = 2
 _SWITCH_SECONDS = 0.0005
 _TOKENS_EVERY_SECONDS = 30.0
-_CANCELLATIONS_EVERY_SECONDS = 1.0
+_OPERATIONS_EVERY_SECONDS = 1.0
 _MEASURE_EVERY_SECONDS = 1.0
 _SWEEP_EVERY_SECONDS = 3600.0
 _LOOK_AFTER_EVERY_SECONDS = 5.0
@@ -131,7 +131,9 @@ class Worker(uvicorn.Server):
         self._tasks = [
             asyncio.ensure_future(self._open()),
             asyncio.ensure_future(self._every(_TOKENS_EVERY_SECONDS, self._poll_tokens)),
-            asyncio.ensure_future(self._every(_CANCELLATIONS_EVERY_SECONDS, self._cancellations)),
+            asyncio.ensure_future(
+                self._every(_OPERATIONS_EVERY_SECONDS, self._exchange_operations)
+            ),
             asyncio.ensure_future(self._every(_MEASURE_EVERY_SECONDS, self._measure)),
             asyncio.ensure_future(self._every(_SWEEP_EVERY_SECONDS, self._sweep)),
             asyncio.ensure_future(self._every(_LOOK_AFTER_EVERY_SECONDS, self._look_after)),
@@ -171,9 +173,10 @@ class Worker(uvicorn.Server):
         if self.state.phase == SERVING:
             look_after_graphs(self.state)
 
-    def _cancellations(self) -> None:
+    def _exchange_operations(self) -> None:
         for served in self.state.graphs:
             served.graph.engine.operations.notice_cancellations()
+            served.graph.engine.operations.tell_progress()
 
     def _measure(self) -> None:
         if self.state.settings.workers > 1:
