@@ -166,7 +166,7 @@ def test_every_decision_is_logged_with_its_rule(caplog):
             "branch": "main",
             "target_branch": None,
             "allowed": True,
-            "rule": "a-read",
+            "matched_rule_id": "a-read",
         },
         {
             "actor_id": "ben",
@@ -174,7 +174,7 @@ def test_every_decision_is_logged_with_its_rule(caplog):
             "branch": "main",
             "target_branch": "release/1",
             "allowed": False,
-            "rule": "h-never",
+            "matched_rule_id": "h-never",
         },
     ]
 

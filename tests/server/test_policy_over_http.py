@@ -229,14 +229,14 @@ def test_explain_names_the_rule_that_a_request_matched(
         ada.post("/mutate", json={"query": 'delete Note where text = "none"', "branch": "open"})
         ada.request("DELETE", "/branches/open")
         logged = [record.fields for record in caplog.records if record.name == "omnigraph.policy"]
-    assert [(each["action"], each["rule"]) for each in logged] == [
+    assert [(each["action"], each["matched_rule_id"]) for each in logged] == [
         ("read", "dev-read"),
         ("change", "dev-read"),
         ("branch_delete", None),
     ]
     for each in logged:
         told = policy.explain("ada", each["action"], each["branch"], each["target_branch"])
-        assert (told.rule, told.allowed) == (each["rule"], each["allowed"])
+        assert (told.rule, told.allowed) == (each["matched_rule_id"], each["allowed"])
 
 
 def test_the_server_has_its_own_rules(server: ThreadServer) -> None:

@@ -405,7 +405,7 @@ def _log(decision: PolicyDecision, query: str | None) -> None:
         "branch": decision.branch,
         "target_branch": decision.target_branch,
         "allowed": decision.allowed,
-        "rule": decision.rule,
+        "matched_rule_id": decision.rule,
     }
     if query is not None:
         fields["query"] = query
