@@ -221,6 +221,21 @@ def keyed_load(report: Report, uri: str, key: str) -> None:
     report("loaded")
 
 
+def keyed_branch_change(report: Report, uri: str, operation: str) -> None:
+    """Create, rename or delete a branch with the key `k`."""
+    graph = open_graph(uri, actor="tester", settings=settings())
+    report(change_branch(graph, operation))
+
+
+def change_branch(graph: Graph, operation: str) -> bool:
+    """Whether an earlier request did it."""
+    if operation == "create":
+        return graph.branches.create("new", idempotency_key="k").repeated
+    if operation == "rename":
+        return graph.branches.rename("old", "new", idempotency_key="k").repeated
+    return graph.branches.delete("old", idempotency_key="k")
+
+
 def repair_all(report: Report, uri: str) -> None:
     graph = open_graph(uri, actor="victim", settings=settings())
     report(len(graph.repair(confirm=True).drift))

@@ -196,6 +196,7 @@ def rename_branch(
     engine: Engine, request: KeyedRequest | None, name: str, new_name: str
 ) -> tuple[Json, bool]:
     """Rename a branch: (what it was under its new name, whether an earlier call did it)."""
+    from omnigraph.graph.bulk import is_missing
 
     def run() -> Json:
         actor = request.actor if request is not None else None
@@ -203,8 +204,8 @@ def rename_branch(
         return _branch(engine, new_name)
 
     def after_crash(_: int) -> Json | None:
-        refs = engine.reader.branch_refs
-        made = refs.find(name) is None and refs.find(new_name) is not None
+        # The object of the old name may be left, but the branch does not go by it any more.
+        made = is_missing(engine, name) and not is_missing(engine, new_name)
         return _branch(engine, new_name) if made else None
 
     return engine.requests.once(request, run, _of_branch(engine, new_name, after_crash))

@@ -275,5 +275,6 @@ class ManifestReader:
         raise AssertionError("unreachable")
 
     def _refuse_unknown(self, name: str) -> NoReturn:
-        hint = did_you_mean(name, self.branch_refs.names())
+        others = (other for other in self.branch_refs.names() if other != name)
+        hint = did_you_mean(name, others)
         raise NotFound(f"no branch {name!r}" + (f"; {hint}" if hint else ""), branch=name)
