@@ -267,6 +267,25 @@ def test_an_answer_is_as_the_document_says(
         assert fits(answer.json(), entry), answer.text
 
 
+READS = [name for name in HAS_REQUEST if LISTED[name].place == GRAPH and not LISTED[name].admission]
+
+
+@pytest.mark.parametrize("operation_id", READS)
+def test_a_flat_route_is_the_nested_one(
+    http: httpx.Client, graph: httpx.Client, operation_id: str
+) -> None:
+    entry = LISTED[operation_id]
+    path, sent = SENT[operation_id](graph)
+    nested, flat = (client.request(entry.method, path, **sent) for client in (graph, http))
+    assert flat.status_code == nested.status_code == 200, flat.text
+    assert flat.headers["deprecation"] == "true"
+    successor = f"/{entry.successor}" if entry.successor else path.partition("?")[0].split("#")[0]
+    assert flat.headers["link"] == f'</graphs/default{successor}>; rel="successor-version"'
+    assert flat.headers["content-type"] == nested.headers["content-type"]
+    if operation_id != "profile":  # it has times
+        assert flat.content == nested.content
+
+
 @pytest.mark.parametrize("path", ["/query", "/schema", "/branches", "/snapshot"])
 def test_a_state_that_the_client_has_is_not_sent_again(graph: httpx.Client, path: str) -> None:
     sent: dict[str, Any] = {"json": {"query": READ}} if path == "/query" else {}

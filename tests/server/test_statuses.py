@@ -436,6 +436,21 @@ def test_limits_of_a_request(tmp_path: Path) -> None:
             assert "retry-after" not in late.headers
 
 
+def test_a_query_that_needs_too_much_memory(tmp_path: Path) -> None:
+    uri = str(tmp_path / "graph.omni")
+    create_small_graph(uri).close()
+    limits = RequestLimits(query_memory_bytes=1_000_000)
+    cross = "match { $a: Person  $b: Person  $c: Person  $d: Person } return { $a.name as a }"
+    with ThreadServer(uri, limits=limits) as server, server.graph_client() as http:
+        many = [{"name": f"p{number}"} for number in range(30)]
+        assert http.post("/apply", json={"edits": {"Person": {"insert": many}}}).status_code == 200
+        answer = http.post("/query", json={"query": cross})
+        body = check(answer, 413, "bad_request", "resource_limit")["resource_limit"]
+        assert body["limit"] == 1_000_000
+        assert body["actual"] > 1_000_000
+        assert http.post("/query", json={"query": READ}).status_code == 200
+
+
 def test_tokens(uri: str) -> None:
     with ThreadServer(uri, tokens=TOKENS) as server:
         with server.graph_client() as nameless:

@@ -309,6 +309,7 @@ class SpilledRows:
                 limit="memory",
                 rows=rows,
                 needed_bytes=needed,
+                budget_bytes=self._space.memory_bytes,
             )
 
     def _partition(self, by: int) -> str:
@@ -351,6 +352,7 @@ class SpilledRows:
                 f"the query writes more than {megabytes(self._space.limit_bytes)} of rows to disk;"
                 " narrow it or raise spill_bytes",
                 limit="spill",
+                needed_bytes=used,
                 budget_bytes=self._space.limit_bytes,
             )
 

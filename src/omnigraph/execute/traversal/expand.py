@@ -340,6 +340,7 @@ def _check_weights(weights: Weights, counts: Weights) -> None:
         raise ResourceLimit(
             "the pattern matches more rows than a 64-bit number can count; narrow it",
             limit="rows",
+            ceiling=_MOST_ROWS,
         )
 
 

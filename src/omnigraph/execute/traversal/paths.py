@@ -218,6 +218,7 @@ def expand_paths(route: Route, frame: Frame, limits: QueryLimits) -> Frame:
                     f"the query finds more than {_PATH_CEILING} paths; give the range an "
                     "upper bound, or do not bind the path",
                     limit="paths",
+                    rows=len(rows),
                     ceiling=_PATH_CEILING,
                 )
     index, met = np.array(rows, np.int64), np.array(nodes, np.int32)

@@ -159,6 +159,7 @@ def _check_size(used: int, limit_bytes: int) -> None:
             f"the answer is larger than {limit_bytes / 1e9:.1f} GB; narrow the query, add a limit "
             "or raise spill_bytes",
             limit="spill",
+            needed_bytes=used,
             budget_bytes=limit_bytes,
         )
 
