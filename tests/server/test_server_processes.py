@@ -27,13 +27,16 @@ INSERT = "query add($name: String) { insert Person { name: $name } }"
 WRITES = 18
 KEYED_CLIENTS, CLIENTS_OF_GROUPS = 6, 24
 POINTS_OF_EACH_WRITE = ("group.after_stage", "group.after_advance_first", "group.after_member")
-FORK_POINTS = ("commit.after_fork_branch", "commit.after_fork_publish")  # not on main
+FORK_POINTS = ("commit.after_fork_branch", "commit.after_fork_publish")
+"""Each branch visits them once, at the first write of a type."""
 SLOW_FAILPOINT = {"OMNIGRAPH_FAILPOINTS": "commit.before_publish=sleep:2"}
 
 
-def insert(client: httpx.Client, name: str, key: str | None = None) -> httpx.Response:
+def insert(
+    client: httpx.Client, name: str, key: str | None = None, branch: str = "main"
+) -> httpx.Response:
     headers = {"Idempotency-Key": key} if key else {}
-    body = {"query": INSERT, "params": {"name": name}}
+    body = {"query": INSERT, "params": {"name": name}, "branch": branch}
     return client.post("/mutate", json=body, headers=headers)
 
 
@@ -216,7 +219,7 @@ COUNT = "match { $p: Person } return { count($p) as people }"
         *(
             pytest.param(point, marks=pytest.mark.slow)
             for point in (*failpoints.COMMIT_POINTS, *failpoints.GROUP_POINTS)
-            if point not in ("commit.after_publish", *FORK_POINTS)
+            if point != "commit.after_publish"
         ),
     ],
 )
@@ -232,19 +235,29 @@ def test_retries_by_key_lose_nothing_and_double_nothing(
     }
     clients_at_once = CLIENTS_OF_GROUPS if grouped else KEYED_CLIENTS
     writes = 2 * CLIENTS_OF_GROUPS if grouped else WRITES
+    branches = [f"b{n}" if point in FORK_POINTS else "main" for n in range(writes)]
+    with omnigraph.open(uri) as graph:
+        for name in set(branches) - {"main"}:
+            graph.branches.create(name)
     serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
     with serving as server:
         with ThreadPoolExecutor(clients_at_once) as clients:
-            done = list(clients.map(lambda name: _until_known(server, name), range(writes)))
+            done = list(
+                clients.map(lambda n, b: _until_known(server, n, b), range(writes), branches)
+            )
         assert "worker ended" in server.log_text()
         assert server.stop() in (0, 2), server.log_text()
     with omnigraph.open(uri) as graph:
-        names = graph.read("Person")["name"].to_pylist()
-        assert sorted(n for n in names if n.startswith("k")) == sorted(
+        found: list[str] = []
+        by_id: set[str] = set()
+        for branch in set(branches):
+            found += graph.read("Person", branch)["name"].to_pylist()
+            log = graph.commits.list(branch, limit=None)
+            by_id |= {commit.graph_commit_id for commit in log}
+        assert sorted(n for n in found if n.startswith("k")) == sorted(
             map("k{}".format, range(writes))
         )
-        by_id = [commit.graph_commit_id for commit in graph.commits.list(limit=None)]
-        assert set(done) <= set(by_id)
+        assert set(done) <= by_id
         assert len(set(done)) == writes
         assert_at_rest(graph)
 
@@ -260,12 +273,12 @@ def _deadly_visit(point: str) -> int:
     return 2 if point in failpoints.GROUP_POINTS else 3
 
 
-def _until_known(server: ProcessServer, number: int) -> str:
+def _until_known(server: ProcessServer, number: int, branch: str) -> str:
     """Repeat an insert by its key until the answer is there; the id of its commit."""
     for _ in range(200):
         try:
             with server.graph_client() as graph:
-                answer = insert(graph, f"k{number}", key=f"key-{number}")
+                answer = insert(graph, f"k{number}", f"key-{number}", branch)
         except httpx.TransportError:
             continue
         if answer.status_code == 200:
