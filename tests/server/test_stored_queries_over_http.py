@@ -249,6 +249,32 @@ def test_a_reload_reads_the_directory_again(queries: Path, tmp_path: Path) -> No
         assert client.post("/queries/two").status_code == 200  # the old ones stay
 
 
+def test_a_key_outlives_the_text_of_its_query(tmp_path: Path) -> None:
+    """The repetition has the first answer, although an operator changed the query meanwhile."""
+    uri, folder = str(tmp_path / "graph.omni"), tmp_path / "queries"
+    create_small_graph(uri).close()
+    folder.mkdir()
+    file = folder / "people.gq"
+    file.write_text(QUERIES)
+    sent = {"params": {"name": "ada", "age": 50}}
+    key = {"Idempotency-Key": "grow"}
+    with (
+        ThreadServer(uri, engine=settings(), queries=(("default", str(folder)),)) as server,
+        server.graph_client() as http,
+    ):
+        first = http.post("/queries/grow", json=sent, headers=key).json()
+        file.write_text(QUERIES.replace("set { age: $age }", "set { age: 7 }"))
+        reload_state(server.state)
+        again = http.post("/queries/grow", json=sent, headers=key)
+        assert again.json() == {**first, "repeated": True}
+        assert again.headers["idempotency-replayed"] == "true"
+        other = http.post("/queries/grow", json={"params": {"name": "bob", "age": 50}}, headers=key)
+        assert other.json()["idempotency_conflict"] == {"key": "grow"}
+        found = http.post("/queries/by_name", json={"params": {"name": "ada"}}).json()["rows"]
+        assert found == [{"name": "ada", "age": 50}]
+        assert http.post("/queries/grow", json=sent).json()["affected_nodes"] == 1
+
+
 def test_a_mutation_does_not_run_on_the_event_loop(
     queries: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

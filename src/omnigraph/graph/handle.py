@@ -88,7 +88,7 @@ class Graph:
         self.tags = Tags(self._access)
         self.commits = Commits(self._access)
         self.schema = Schema(self._access)
-        self.queries = Queries(self._access, self.query, self.mutate)
+        self.queries = Queries(self._access, self.query, partial(self._mutate, is_stored=True))
 
     def __repr__(self) -> str:
         access = self._access
@@ -397,6 +397,28 @@ class Graph:
             1
             >>> graph.mutate("people.gq", "birthday", {"name": "Ada"})
         """
+        return self._mutate(
+            source,
+            name,
+            params,
+            branch,
+            message=message,
+            if_commit=if_commit,
+            idempotency_key=idempotency_key,
+        )
+
+    def _mutate(
+        self,
+        source: QuerySource,
+        name: str | None,
+        params: Mapping[str, object] | None,
+        branch: str,
+        *,
+        message: str | None,
+        if_commit: str | None,
+        idempotency_key: str | None,
+        is_stored: bool = False,
+    ) -> MutationReceipt:
         from omnigraph.mutate.mutation import Mutation
 
         given = reads.query_source(source)
@@ -409,6 +431,7 @@ class Graph:
             source=given.text,
             file=given.file,
             name=name,
+            is_stored=is_stored,
             params=params,
             judge=self._access.judge(branch),
             view=self._access.writer(branch),

@@ -50,7 +50,7 @@ def mutate(engine: Engine, mutation: Mutation) -> MutationReceipt:
         mutation.actor,
         mutation.idempotency_key,
         mutation.branch,
-        mutation.source,
+        None if mutation.is_stored else mutation.source,
         mutation.name,
         mutation.params,
         mutation.message,

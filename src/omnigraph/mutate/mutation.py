@@ -38,6 +38,8 @@ class Mutation(CommitTerms):
     file: str = "<query>"
     """The name of the text in errors."""
     name: str | None = None
+    is_stored: bool = False
+    """The caller named a stored query, whose text an operator may change."""
     params: Mapping[str, object] | None = None
     view: WriterView | None = field(default=None, compare=False, repr=False)
     """What the statements may name and read; None: everything."""
