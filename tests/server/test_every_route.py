@@ -11,6 +11,7 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import count
 from typing import Any, get_args
 
 import httpx
@@ -22,7 +23,7 @@ from omnigraph.policy.actions import ADMIN, GRAPH_ACTIONS, GRAPH_LIST
 from omnigraph.server.answers import OperationOutput
 from omnigraph.server.route_entry import GRAPH, RouteEntry
 from omnigraph.server.route_table import ROUTES
-from omnigraph_testing.http_server import ThreadServer
+from omnigraph_testing.http_server import ThreadServer, wait_until
 from omnigraph_testing.workloads import settings
 
 LISTED = {entry.operation_id: entry for entry in ROUTES if entry.listed}
@@ -89,8 +90,12 @@ def to(path: str, **sent: Any) -> Callable[[httpx.Client], Sent]:
     return lambda _: (path, sent)
 
 
-def add(graph: httpx.Client, name: str, branch: str = "main") -> str:
-    body = {"query": ADD, "params": {"name": name}, "branch": branch}
+_numbers = count()
+
+
+def add(graph: httpx.Client, branch: str = "main") -> str:
+    """Insert another person; the commit."""
+    body = {"query": ADD, "params": {"name": f"person {next(_numbers)}"}, "branch": branch}
     commit: str = graph.post("/mutate", json=body).json()["commit"]["graph_commit_id"]
     return commit
 
@@ -102,7 +107,7 @@ def head(graph: httpx.Client) -> str:
 
 def on_branch(graph: httpx.Client, name: str) -> str:
     assert graph.post("/branches", json={"name": name}).status_code == 200
-    return add(graph, name, name)
+    return add(graph, name)
 
 
 def merge(graph: httpx.Client) -> Sent:
@@ -133,7 +138,7 @@ def conditional(path: str, body: Any) -> Callable[[httpx.Client], Sent]:
 
 
 def of_commit(end: str, **sent: Any) -> Callable[[httpx.Client], Sent]:
-    return lambda graph: (f"/commits/{add(graph, f'made for {end}')}{end}", sent)
+    return lambda graph: (f"/commits/{add(graph)}{end}", sent)
 
 
 def cherry_pick(graph: httpx.Client) -> Sent:
@@ -144,9 +149,17 @@ def operation(graph: httpx.Client) -> str:
     answer = graph.post("/optimize", json={}, headers={"Prefer": "respond-async"})
     assert answer.status_code == 202, answer.text
     found = msgspec.convert(answer.json(), OperationOutput)
-    while graph.get(f"/operations/{found.operation_id}").json()["status"] in ("queued", "running"):
-        pass
+    ended(graph, found.operation_id)
     return found.operation_id
+
+
+def ended(graph: httpx.Client, operation_id: str) -> dict[str, Any]:
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = graph.get(f"/operations/{operation_id}").json()
+        return found
+
+    wait_until(lambda: shown()["status"] not in ("queued", "running"))
+    return shown()
 
 
 def archive() -> bytes:
@@ -236,6 +249,8 @@ SENT: dict[str, Callable[[httpx.Client], Sent]] = {
     "listGraphs": to("/graphs"),
     "reload": to("/admin/reload"),
 }
+LATER = {"applySchema": wider("/schema/apply", "later")}
+"""What is sent another time, where the same request has no work left."""
 HAS_REQUEST = [name for name in LISTED if name != "cancelOperation"]
 """An operation that can be cancelled is in `test_operations`."""
 
@@ -265,6 +280,34 @@ def test_an_answer_is_as_the_document_says(
     assert entry.method == "HEAD" or answer.content
     if entry.answer is not None:
         assert fits(answer.json(), entry), answer.text
+
+
+ANSWER_LATER = [name for name in HAS_REQUEST if LISTED[name].is_async_work]
+
+
+def test_routes_that_may_answer_later() -> None:
+    """Those of the contract, and the other loads."""
+    wanted = ("loadNdjson", "mergeBranches", "applySchema", "optimize", "cleanup", "revertCommit")
+    assert {*wanted, "load", "ingest", "loadFiles"} == set(ANSWER_LATER)
+
+
+@pytest.mark.parametrize("operation_id", ANSWER_LATER)
+def test_an_answer_that_comes_later_is_the_same(graph: httpx.Client, operation_id: str) -> None:
+    entry = LISTED[operation_id]
+    path, sent = LATER.get(operation_id, SENT[operation_id])(graph)
+    headers = {**sent.pop("headers", {}), "Prefer": "respond-async"}
+    answer = graph.request(entry.method, path, headers=headers, **sent)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["preference-applied"] == "respond-async"
+    found = msgspec.convert(answer.json(), OperationOutput)
+    place = f"/operations/{found.operation_id}"
+    assert answer.headers["location"] == f"/graphs/default{place}"
+    done = ended(graph, found.operation_id)
+    assert (done["status"], done["kind"], done["actor_id"]) == ("succeeded", operation_id, "root")
+    assert done["created_at"] <= done["started_at"] <= done["finished_at"]
+    assert fits(done["result"], entry), done
+    late = graph.delete(place)
+    assert (late.status_code, late.json()["code"]) == (409, "conflict")
 
 
 READS = [name for name in HAS_REQUEST if LISTED[name].place == GRAPH and not LISTED[name].admission]
