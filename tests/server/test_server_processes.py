@@ -163,7 +163,7 @@ def test_a_limit_of_an_actor_holds_over_the_workers(uri: str, tmp_path: Path) ->
     """Of 12 writes at once, two are admitted, in whichever worker."""
     environment = {
         "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "2",
-        "OMNIGRAPH_FAILPOINTS": "commit.after_stage=sleep:2",
+        "OMNIGRAPH_FAILPOINTS": "commit.after_stage=sleep:2,group.after_stage=sleep:2",
     }
     arguments = (uri, "--unauthenticated", "--workers", "2")
     serving = ProcessServer(*arguments, environment=environment, log=tmp_path / "log")
