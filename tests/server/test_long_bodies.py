@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 import omnigraph
-from omnigraph_testing.http_server import ProcessServer, client_of
+from omnigraph_testing.http_server import ProcessServer, client_of, wait_until
 from omnigraph_testing.long_bodies import LONG_BODY_SCHEMA, peak_bytes, person_lines
 
 _MB = 1_000_000
@@ -30,6 +31,8 @@ def load_and_export(folder: Path, size: int) -> tuple[int, int]:
             assert answer.status_code == 200, answer.text
             rows = answer.json()["total_entities"]
             loaded = peak_bytes(server.process.pid)
+            # The index of the ids is built now, which takes memory for itself.
+            wait_until(lambda: not any(table["due"] for table in tables(http)), 120)
             lines = 0
             plain = {"Accept-Encoding": "identity"}
             with http.stream("POST", "/export", json={}, headers=plain, timeout=900) as export:
@@ -37,6 +40,11 @@ def load_and_export(folder: Path, size: int) -> tuple[int, int]:
                     lines += chunk.count(b"\n")
             assert lines == rows
         return loaded, peak_bytes(server.process.pid)
+
+
+def tables(http: httpx.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = http.get("/status").json()["branches"][0]["tables"]
+    return found
 
 
 @pytest.mark.slow
@@ -47,4 +55,4 @@ def test_peak_memory_of_a_long_load_and_export(tmp_path: Path) -> None:
     # Buffers of writer and sorter fill up to a fixed size; the lines themselves are never held.
     assert long[0] - short[0] < 250 * _MB, (short, long)
     assert long[1] - short[1] < 250 * _MB, (short, long)
-    assert long[1] - long[0] < 400 * _MB, (short, long)
+    assert long[1] - long[0] < 500 * _MB, (short, long)
