@@ -27,6 +27,7 @@ TAKE_KEYS = {entry.operation_id: entry for entry in ROUTES if entry.takes_key an
 ADD = "query add($name: String) { insert Person { name: $name } }"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 TAR = {"Content-Type": "application/x-tar"}
+FORWARD = "fast_forward"
 
 
 @dataclass(frozen=True)
@@ -421,30 +422,35 @@ def test_a_key_belongs_to_no_branch(http: httpx.Client, operation: str) -> None:
     assert other.json()["idempotency_conflict"] == {"key": "branched"}
 
 
-def test_a_source_that_could_not_be_deleted_is_told_again(tmp_path: Path) -> None:
-    """The error is no part of the commit of the merge."""
-    rules = tmp_path / "policy.yaml"
-    rules.write_text(
-        """
+RULES = """
 version: 1
-groups: {people: [ada]}
+groups: {people: [ada], ops: [root]}
 rules:
   - id: all-but-delete
     allow: {actors: {group: people}, actions: [read, change, branch_create, branch_merge]}
+  - id: all
+    allow:
+      actors: {group: ops}
+      actions: [read, change, branch_create, branch_merge, branch_delete]
 """
-    )
-    uri = str(tmp_path / "graph.omni")
+
+
+@pytest.mark.parametrize(("actor", "deleted"), [("ada", False), ("root", True)])
+def test_a_merge_under_rules_is_told_again(tmp_path: Path, actor: str, deleted: bool) -> None:
+    """With the error of a source that could not be deleted, and without one that is gone."""
+    rules, uri = tmp_path / "policy.yaml", str(tmp_path / "graph.omni")
+    rules.write_text(RULES)
     create_small_graph(uri).close()
-    tokens = json.dumps({"ada": "secret"})
+    tokens = json.dumps({"ada": "of ada", "root": "of root"})
     policies = (("default", str(rules)),)
     with (
         ThreadServer(uri, engine=settings(), tokens=tokens, policies=policies) as server,
-        server.graph_client(token="secret") as http,
+        server.graph_client(token=f"of {actor}") as http,
     ):
-        fork(http, "kept")
-        add(http, "merged", "kept")
-        write = Write("POST", "/branches/merge", {"source": "kept", "delete_branch": True})
-        first = write.send(http, "kept")
-        assert (first.json()["branch_deleted"], first.json()["outcome"]) == (False, "fast_forward")
-        assert "branch_delete" in first.json()["branch_delete_error"]
-        assert told(write.send(http, "kept")) == told(first)
+        fork(http, "side")
+        add(http, "merged", "side")
+        write = Write("POST", "/branches/merge", {"source": "side", "delete_branch": True})
+        first = write.send(http, "side")
+        assert (first.json()["branch_deleted"], first.json()["outcome"]) == (deleted, FORWARD)
+        assert ("branch_delete" in (first.json()["branch_delete_error"] or "")) is not deleted
+        assert told(write.send(http, "side")) == told(first)
