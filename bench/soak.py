@@ -62,7 +62,10 @@ def _reads(done: SoakReport) -> list[Figure]:
     fifth = done.commits / 5
     last = [spent for at, spent in done.head_reads if at >= 4 * fifth]
     second = [spent for at, spent in done.head_reads if fifth <= at < 2 * fifth]
-    writers, reader = "read back after 800 commits of a process", "1-hop, last fifth against second"
+    writers, reader = (
+        "read back after 800 commits of a process",
+        "1-hop of a head that moved, last fifth against second",
+    )
     young, earlier = "our own, after 20 to 120 commits", "our own, the second fifth"
     return [
         Figure(writers, _p50(many), _p50(few), "cpu ms", "<= 1.3", against=young),

@@ -74,7 +74,7 @@ class SoakReport:
     reads_back: list[tuple[int, int, float]] = field(default_factory=list)
     """(operation of its branch, commits of its process, CPU milliseconds) of writers' reads."""
     head_reads: list[tuple[int, float]] = field(default_factory=list)
-    """(commits so far, CPU milliseconds) of queries of heads by the one reader."""
+    """(commits so far, CPU milliseconds) of queries of heads that moved, by the one reader."""
     disk: list[tuple[int, int, int]] = field(default_factory=list)
     """(commits, bytes of the graph, bytes of its commit log)."""
 
@@ -177,7 +177,8 @@ class Soak:
     def _take_report(self, process: _RoleProcess, report: Any) -> None:
         if process.role != "writer":
             self._report.done[report if isinstance(report, str) else report[0]] += 1
-            if process.role == "reader" and not isinstance(report, str):
+            # What a query needs of a head that has not moved is in memory, so it costs nothing.
+            if process.role == "reader" and not isinstance(report, str) and report[2]:
                 self._report.head_reads.append((self._report.commits, report[1]))
             return
         branch = process.arguments["branch"]

@@ -260,12 +260,14 @@ def keeper(report: Report, uri: str, seed: int, pause: float, minimum_age: float
 def reader(report: Report, uri: str, seed: int, pause: float, minimum_age: float) -> None:
     """Read heads, older commits and older snapshots without end, and check them.
 
-    One handle sees all commits. Reports the CPU milliseconds of each query of a head.
+    One handle sees all commits. Reports the CPU milliseconds of each query of a head, and whether
+    the head has moved since the last one.
     """
     graph = open_graph(uri, read_only=True, settings=soak_settings(minimum_age))
     chance = random.Random(seed)
     model = SoakModel()
     pinned = graph.snapshot()
+    seen: dict[str, str] = {}
     while True:
         branch, origin = chance.choice(BRANCHES), chance.choice(BRANCHES)
         choice = chance.random()
@@ -275,7 +277,9 @@ def reader(report: Report, uri: str, seed: int, pause: float, minimum_age: float
                 rows = graph.query(HOP, params={"n": counter(origin)}, branch=branch).to_pylist()
                 spent = (time.process_time() - began) * 1000
                 model.check_hop(origin, rows)
-                report(["1-hop", spent])
+                head = graph.snapshot(branch).graph_commit_id
+                report(["1-hop", spent, head != seen.get(branch)])
+                seen[branch] = head
             elif choice < 0.6:
                 model.check_snapshot(graph, graph.snapshot(branch))
             elif choice < 0.8:
