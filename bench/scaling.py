@@ -4,8 +4,8 @@ Each size is loaded by one process and queried by another one, so each has a pea
 own. Edges are made and committed in parts, so the data of the bench stay small. Times are CPU time
 of all threads, because the machine may be busy.
 
-The run is bounded: a size that would not end in time, by the time of the size before, is left out
-and noted. So is a query that needs more memory than it may take, with its error.
+The run is bounded: a size that would not end in time, by the time of the size before, or does not,
+is left out and noted. So is a query that needs more memory than it may take, with its error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,12 @@ def run(scale: str) -> None:
                 continue
             path = Path(folder, str(persons))
             start = time.perf_counter()
-            found[persons] = worker("load", path, persons) | worker("ask", path, persons)
+            try:
+                found[persons] = worker("load", path, persons, left)
+                found[persons] |= worker("ask", path, persons, left)
+            except subprocess.TimeoutExpired:
+                found.pop(persons, None)
+                left_out.append(f"{persons:,} persons: stopped after {left:.0f} s")
             shutil.rmtree(path)
             before, seconds = persons, time.perf_counter() - start
     small, large = min(found), max(found)
@@ -109,13 +114,14 @@ def noted(persons: int, one: dict[str, Any]) -> str:
     )
 
 
-def worker(task: str, path: Path, persons: int) -> dict[str, Any]:
+def worker(task: str, path: Path, persons: int, most_seconds: float) -> dict[str, Any]:
     out = subprocess.run(
         [sys.executable, "-m", "bench.scaling", task, str(path), str(persons)],
         env={**os.environ, "OMNIGRAPH_CACHE_DIR": ""},
         capture_output=True,
         text=True,
         check=False,
+        timeout=most_seconds,
     )
     assert out.returncode == 0, out.stderr[-2000:]
     found: dict[str, Any] = json.loads(out.stdout.splitlines()[-1])
